@@ -3,14 +3,13 @@
 import os
 import platform
 import re
-import socket
 import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.lab import engine_image, line, rootfs, state, variants
+from tests.lab import engine_image, rootfs, state, variants
 from tests.lab.__main__ import main
 from tests.lab.lab import Lab
 from tests.lab.rootfs import DGX_OS
@@ -32,25 +31,6 @@ def test_state_survives_its_file(tmp_path, monkeypatch):
     )
     state.write(before)
     assert state.read() == before
-
-
-def test_way_delays_each_frame_and_keeps_their_order():
-    source, sender = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-    receiver, target = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-    receiver.setblocking(False)
-    way = line.Way(source.fileno(), target.fileno(), delay=0.5, loss=0)
-    for now, frame in ((10.0, b"first"), (10.2, b"second")):
-        sender.send(frame)
-        way.take(now)
-    assert way.give(10.4) == 10.5
-    with pytest.raises(BlockingIOError):
-        receiver.recv(100)
-    assert way.give(10.6) == 10.7
-    assert receiver.recv(100) == b"first"
-    assert way.give(10.7) is None
-    assert receiver.recv(100) == b"second"
-    for end in (source, sender, receiver, target):
-        end.close()
 
 
 def test_errors_name_the_remedy(monkeypatch, capsys):

@@ -50,8 +50,40 @@ def done(host: Driven, **arguments: Any) -> list[str]:
     return [script for script in scripts if "systemctl" in script or "ctk" in script]
 
 
-def test_docker_as_it_should_be_is_left_alone() -> None:
-    assert done(spark(containers="open-webui ")) == []
+PROXY = {"http_proxy": "http://p:1", "https_proxy": "http://p:1", "no_proxy": "localhost"}
+BEHIND = merged(READY, OPTIONS, proxies(PROXY))
+RECORD = recorded(proxies(PROXY))
+START, RESTART = "systemctl start docker.service", "systemctl restart docker.service"
+
+
+@pytest.mark.parametrize(
+    ("host", "proxy", "commands", "said"),
+    [
+        (spark(containers="open-webui "), None, [], ""),
+        (spark(containers="open-webui ", changed=200), None, [], "would end open-webui"),
+        (spark(changed=200), None, [RESTART], ""),
+        # A runtime by an option of dockerd: both, in file and command line, would keep it down.
+        (spark(merged("{}", OPTIONS)), None, [], ""),
+        (spark(active="inactive", runtimes=""), None, [START], ""),
+        (spark(containers="vllm-a "), PROXY, [], "the proxy"),
+        (spark(containers="vllm-a "), PROXY, [], "would end vllm-a"),
+        (spark(BEHIND, proxies=(RECORD,)), PROXY, [], ""),
+        (spark(BEHIND, proxies=(RECORD,)), None, [RESTART], ""),
+        # It is not ours.
+        (spark(BEHIND), None, [], ""),
+    ],
+)
+def test_docker_is_restarted_where_that_is_needed_and_ends_nobody(
+    host: Driven,
+    proxy: dict[str, str] | None,
+    commands: list[str],
+    said: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert done(host, proxy=proxy or {}) == commands
+    assert said in caplog.text
+    if not commands and not said:
+        assert not any(">>" in script for script in host.scripts())
 
 
 def test_a_runtime_comes_by_a_reload_and_ends_nobody(caplog: pytest.LogCaptureFixture) -> None:
@@ -62,15 +94,6 @@ def test_a_runtime_comes_by_a_reload_and_ends_nobody(caplog: pytest.LogCaptureFi
     ]
     assert "Docker is not restarted, which would end open-webui, sync" in caplog.text
     assert "--data docker=restart" in caplog.text
-
-
-def test_log_options_wait_for_containers(caplog: pytest.LogCaptureFixture) -> None:
-    assert done(spark(containers="open-webui ", changed=200)) == []
-    assert "would end open-webui" in caplog.text
-
-
-def test_a_restart_that_ends_nobody_is_made() -> None:
-    assert done(spark(changed=200)) == ["systemctl restart docker.service"]
 
 
 def test_the_owners_word_counts() -> None:
@@ -85,23 +108,9 @@ def test_a_toolkit_that_was_missing_takes_no_restart() -> None:
     assert found[-1] == "systemctl reload docker.service"
 
 
-def test_a_runtime_by_an_option_of_dockerd_is_one() -> None:
-    """Both, in file and command line, would keep Docker from starting."""
-    assert done(spark(merged("{}", OPTIONS))) == []
-
-
 def test_a_runtime_that_only_the_last_start_knew_is_none() -> None:
     found = done(spark(merged("{}", OPTIONS), changed=200))
     assert found[0] == "nvidia-ctk runtime configure --runtime=docker"
-
-
-def test_docker_that_is_off_is_started() -> None:
-    assert done(spark(active="inactive", runtimes="")) == ["systemctl start docker.service"]
-
-
-PROXY = {"http_proxy": "http://p:1", "https_proxy": "http://p:1", "no_proxy": "localhost"}
-BEHIND = merged(READY, OPTIONS, proxies(PROXY))
-RECORD = recorded(proxies(PROXY))
 
 
 def test_a_proxy_is_recorded_as_ours_before_it_is_set() -> None:
@@ -111,23 +120,6 @@ def test_a_proxy_is_recorded_as_ours_before_it_is_set() -> None:
     put = next(script for script in host.scripts() if script.startswith("mv -f"))
     assert [RECORD in script for script in written] == [True]
     assert host.scripts().index(written[0]) < host.scripts().index(put)
-
-
-def test_a_proxy_ends_no_engine(caplog: pytest.LogCaptureFixture) -> None:
-    assert done(spark(containers="vllm-a "), proxy=PROXY) == []
-    assert "would end vllm-a" in caplog.text
-    assert "the proxy" in caplog.text
-
-
-def test_a_proxy_that_is_set_is_left_alone() -> None:
-    host = spark(BEHIND, proxies=(RECORD,))
-    assert done(host, proxy=PROXY) == []
-    assert not any(">>" in script for script in host.scripts())
-
-
-def test_a_proxy_that_is_no_longer_wanted_goes() -> None:
-    assert done(spark(BEHIND, proxies=(RECORD,))) == ["systemctl restart docker.service"]
-    assert done(spark(BEHIND)) == []
 
 
 SCRIPT = ContainerRuntime().command("http://x", "/nonexistent")

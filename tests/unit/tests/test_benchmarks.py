@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import yaml
 
 from tests.benchmarks.ansible import PLAYBOOK
 from tests.benchmarks.fleet import alike
-from tests.benchmarks.no_op import AIMS, ANSIBLE, LOGIN, OURS, ratio
+from tests.benchmarks.no_op import AIMS, LOGIN, OURS
 from tests.benchmarks.page import PAGE, filled, no_op_table, write_page
 from tests.benchmarks.tools import (
     REQUIREMENTS,
@@ -63,9 +64,18 @@ def test_a_run_that_did_something_else_ends_the_benchmark(row: str, hosts: int) 
         check_unchanged(RESULTS.format(row), hosts)
 
 
-def test_output_without_results_ends_the_benchmark() -> None:
-    with pytest.raises(ToolError, match="no results"):
-        check_unchanged("--> Connecting to hosts...", 1)
+@pytest.mark.parametrize(
+    ("check", "output", "message"),
+    [
+        (check_unchanged, "--> Connecting to hosts...", "no results"),
+        (check_recap, "ERROR! the playbook: nothing.yaml could not be found", "no recap"),
+    ],
+)
+def test_output_of_another_kind_ends_the_benchmark(
+    check: Callable[[str, int], None], output: str, message: str
+) -> None:
+    with pytest.raises(ToolError, match=message):
+        check(output, 1)
 
 
 def test_a_playbook_that_changed_nothing_is_measured() -> None:
@@ -83,11 +93,6 @@ def test_a_playbook_that_did_something_else_ends_the_benchmark(
     with pytest.raises(ToolError, match=f"of {tasks} tasks on spark1: ") as found:
         check_recap(RECAP.format(word, changed, failed), tasks)
     assert ("Folders" in str(found.value)) == (word != "ok")
-
-
-def test_output_without_a_recap_ends_the_benchmark() -> None:
-    with pytest.raises(ToolError, match="no recap"):
-        check_recap("ERROR! the playbook: nothing.yaml could not be found", 1)
 
 
 def test_the_cost_of_a_command_includes_what_it_started() -> None:
@@ -133,10 +138,6 @@ def test_the_requirements_are_pinned_and_hashed() -> None:
     lines = [line for line in text.splitlines() if line and not line.startswith(("#", " "))]
     assert [line for line in lines if "==" not in line or not line.endswith("\\")] == []
     assert {"ansible-core", "mitogen"} <= machine().keys()
-
-
-def test_a_ratio_is_how_many_times_as_long_as_ours() -> None:
-    assert ratio({OURS: Cost(2, 0, 0), ANSIBLE: Cost(30, 0, 0)}, ANSIBLE) == 15
 
 
 def _cost(seconds: float) -> dict[str, float]:

@@ -138,36 +138,10 @@ def test_what_differs_is_fetched_by_the_unit(
         assert said in spark.scripts()[-1]
 
 
-def test_verify_forgets_the_record() -> None:
-    done = json.dumps({"phase": "done", "done": 13, "total": 13, "message": ""})
-    spark = fake_host(answers(manifest=RIGHT, files=FILES, job=done))
-    assert spark.run(weights, **ARGUMENTS, verify=True).did_change()
-    looks = ("show -P ActiveState", "folder")
-    begun = [s for s in spark.scripts() if not any(word in s for word in looks)]
-    assert begun == [
-        "systemctl stop weights@model.service",
-        "rm -f /r/model/.sparkwright.json",
-        "install -d -m 755 /r/model",
-        "case $(systemctl show --value --property=ActiveState weights@model.service ) in "
-        "inactive | failed) python3 -B /r/bin/sparkwright-host hand-over /r/model / "
-        "&& python3 -B /r/bin/sparkwright-host link-weights /r model ;; esac",
-        "systemctl daemon-reload && systemctl start weights@model.service",
-    ]
-
-
 def test_a_copied_manifest_names_no_hub() -> None:
     manifest = json.loads(manifest_text(LOCKED, share=f"{SHARE}/weights/model"))
     assert manifest.keys() == {"source", "files"}
     assert manifest["files"] == json.loads(manifest_text(LOCKED, ENDPOINT))["files"]
-
-
-def test_a_run_says_where_a_checkpoint_has_come_from(caplog: pytest.LogCaptureFixture) -> None:
-    told = "3 files copied from /mnt/nas"
-    done = json.dumps({"phase": "done", "done": 13, "total": 13, "message": told})
-    with caplog.at_level("INFO", "pyinfra"):
-        verified = fake_host(answers(manifest=RIGHT, files=FILES, job=done))
-        verified.run(weights, **ARGUMENTS, verify=True)
-    assert f"model: complete, {told}" in caplog.text
 
 
 SUBNETS = ("192.168.100.0/24", "192.168.101.0/24")
