@@ -163,10 +163,8 @@ def test_a_link_is_measured_once_and_another_one_again():
 def _told(wires, outside=(), half=False):
     """Return what each Spark of several pairs says: a and b, c and d, e and f are to be pairs.
 
-    Args:
-        wires: names of the two Sparks at the ends of each cable.
-        outside: Sparks that are in another inventory.
-        half: only the first twin brings packets through.
+    Each of `wires` names the Sparks at the ends of a cable, `outside` those of another inventory;
+    of a `half` link only the first twin brings packets through.
     """
     names = sorted("".join(wires))
     states = {name: spark(number) for number, name in enumerate(names)}

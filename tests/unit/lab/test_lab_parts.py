@@ -7,9 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 
-from tests.lab import engine_image, rootfs, state, variants
+from tests.lab import engine_image, state
 from tests.lab.__main__ import main
 from tests.lab.lab import Lab
 from tests.lab.rootfs import DGX_OS
@@ -50,42 +49,6 @@ def test_a_demo_leaves_a_lab_alone_that_is_up(monkeypatch, capsys):
     assert "found a lab that is up; expected none. To remove it: make lab-down" in (
         capsys.readouterr().err
     )
-
-
-@pytest.mark.parametrize(
-    ("variant", "driver", "cuda"),
-    [("driver-570", "570.124.06", "12.8"), ("driver-580.95", "580.95.05", "13.0")],
-)
-def test_other_drivers(variant, driver, cuda, tmp_path):
-    program = tmp_path / "root/usr/bin/nvidia-smi"
-    program.parent.mkdir(parents=True)
-    program.write_bytes((rootfs.DGX_OS / "usr/bin/nvidia-smi").read_bytes())
-    variants.VARIANTS[variant](tmp_path)
-    shown = subprocess.run(["sh", program], capture_output=True, text=True, check=True).stdout
-    assert f"Driver Version: {driver}" in shown
-    assert f"CUDA Version: {cuda}" in shown
-
-
-@pytest.mark.parametrize(
-    ("variant", "addresses"),
-    [
-        (
-            "foreign-netplan",
-            {"enp1s0f0np0": "192.168.100.11/24", "enP2p1s0f0np0": "192.168.101.11/24"},
-        ),
-        ("address-clash", {"enP7s7": "192.168.100.11/24"}),
-    ],
-)
-def test_foreign_addresses(variant, addresses, tmp_path):
-    folder = tmp_path / "spark2/root/etc/netplan"
-    folder.mkdir(parents=True)
-    variants.VARIANTS[variant](tmp_path / "spark2")
-    (file,) = folder.iterdir()
-    assert file.stat().st_mode & 0o777 == 0o600
-    found = yaml.safe_load(file.read_text())["network"]["ethernets"]
-    assert {port: each["addresses"] for port, each in found.items()} == {
-        port: [address] for port, address in addresses.items()
-    }
 
 
 def test_every_package_has_one_version_and_a_hash() -> None:

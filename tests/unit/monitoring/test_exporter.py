@@ -73,13 +73,7 @@ PROGRAMS = [ManagedFile(f"{ROOT}/bin/sparkwright-host", "program")]
 
 
 def metrics_run(unit: str | None, output: list[str], current: bool = False) -> list[str]:
-    """Return the commands that change a Spark: of a fake one, where all files are absent.
-
-    Args:
-        unit: what it is to be.
-        output: what the exporter's script prints.
-        current: its files are all there.
-    """
+    """Return the commands that change a Spark, whose files are `current` or all absent."""
     names = (unit, "spark-metrics.service") if unit else ()
     units = [ManagedFile(f"/etc/systemd/system/{name}", "x") for name in names]
     answers: dict[Any, Any] = {"@@listener": output}
