@@ -120,15 +120,16 @@ def test_the_fabric_is_in_force_when_file_addresses_mtu_and_link_are_right():
     own = set_up(PORT_0)
     assert is_in_force(PLAN, PORT_0, own)
     assert found(own) == []
-    assert not is_in_force(PLAN, PORT_0, replace(own, addresses=own.addresses[:1]))
     assert not is_in_force(replace(PLAN, mtu=1500), PORT_0, own)
-    assert not is_in_force(PLAN, PORT_0, set_up(PORT_0, "network: {}"))
-    readable = replace(own.netplan[0], mode="root:644")
-    assert not is_in_force(PLAN, PORT_0, replace(own, netplan=(readable,)))
-    short = own.netdevs | {B: replace(own.netdevs[B], mtu=1500)}
-    assert not is_in_force(PLAN, PORT_0, replace(own, netdevs=short))
-    down = own.netdevs | {B: replace(own.netdevs[B], carrier=False)}
-    assert not is_in_force(PLAN, PORT_0, replace(own, netdevs=down))
+    twin = own.netdevs[B]
+    for changed in (
+        set_up(PORT_0, "network: {}"),
+        replace(own, addresses=own.addresses[:1]),
+        replace(own, netplan=(replace(own.netplan[0], mode="root:644"),)),
+        replace(own, netdevs=own.netdevs | {B: replace(twin, mtu=1500)}),
+        replace(own, netdevs=own.netdevs | {B: replace(twin, carrier=False)}),
+    ):
+        assert not is_in_force(PLAN, PORT_0, changed)
 
 
 def test_our_own_addresses_in_the_port_of_before_are_not_foreign():

@@ -27,20 +27,9 @@ GIDS = (
 )
 # As perftest prints it; the figures are those of NVIDIA's guide for one twin.
 OUTPUT = """\
----------------------------------------------------------------------------------------
-                    RDMA_Write BW Test
- Dual-port       : OFF\t\tDevice         : rocep1s0f0
- Number of qps   : 1\t\tTransport type : IB
  Mtu             : 1024[B]
- Link type       : Ethernet
- GID index       : 3
----------------------------------------------------------------------------------------
- local address: LID 0000 QPN 0x01ac PSN 0xc76db1 RKey 0x23beb2 VAddr 0x007f26a2c8b000
- GID: 00:00:00:00:00:00:00:00:00:00:255:255:192:168:100:11
----------------------------------------------------------------------------------------
  #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
  65536      5000             92.58              92.57              0.176564
----------------------------------------------------------------------------------------
 """
 
 
