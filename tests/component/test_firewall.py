@@ -65,7 +65,7 @@ from pathlib import Path
 from sparkwright.firewall.deploy import firewall
 from sparkwright.firewall.firewall import fabric_rules, port_rules
 from tests.unit.driven import this_machine
-from tests.unit.fabric.test_fabric import PLAN
+from tests.makers.fabric import PLAN
 
 DOOR, OTHER = port_rules(8000, "door", ()), port_rules(8000, "door", ("192.168.1.0/24",))
 root = "/run/r"

@@ -20,7 +20,7 @@ from tests import forked
 from tests.clock import patience
 from tests.component.servers import serving, until
 from tests.component.socket_server import SocketServer
-from tests.unit.status.test_status import COUNTERS, RELEASE, UNITS
+from tests.makers.status import COUNTERS, RELEASE, UNITS
 
 PROJECT = Path(__file__).parents[2]
 

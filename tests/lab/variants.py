@@ -16,27 +16,6 @@ _UNITS = Path(__file__).with_name("units")
 # Bytes: less than any engine image needs, and enough for all that a Spark is to hold.
 SMALL_DISK, OWN_DISK = 512 * 1024**2, 64 * 1024**3
 
-# What NVIDIA's playbook for two Sparks tells to write.
-_CX7_NETPLAN = """\
-network:
-  version: 2
-  ethernets:
-    {ports[0]}:
-      dhcp4: no
-      addresses:
-        - 192.168.100.{host}/24
-    {ports[1]}:
-      dhcp4: no
-      addresses:
-        - 192.168.101.{host}/24
-"""
-_CLASH_NETPLAN = """\
-network:
-  version: 2
-  ethernets:
-    {port}:
-      addresses: [192.168.100.11/24]
-"""
 # The LAN as an owner has set it in NetworkManager's window, which Ubuntu keeps in netplan's words.
 _LAN_PROFILE = """\
 network:
@@ -200,19 +179,6 @@ def _sudo_password(spark: Path) -> None:
     factory.inside(spark / "root", "chpasswd", stdin=f"{factory.USER}:{SUDO_PASSWORD}")
 
 
-def _foreign_netplan(spark: Path) -> None:
-    """Address the fabric port with the cable as NVIDIA's playbook does."""
-    host = 9 + network.number(spark.name)
-    text = _CX7_NETPLAN.format(ports=network.FABRIC_PORTS[0], host=host)
-    factory.write_netplan(spark / "root", "40-cx7", text)
-
-
-def _address_clash(spark: Path) -> None:
-    """Give the LAN port an address that a fabric in 192.168.100.0/24 wants, too."""
-    text = _CLASH_NETPLAN.format(port=network.LAN_PORT)
-    factory.write_netplan(spark / "root", "50-second-lan", text)
-
-
 def _network_manager(spark: Path) -> None:
     """Have NetworkManager set the network, as on DGX OS; the LAN is a profile of its own."""
     root = spark / "root"
@@ -238,7 +204,6 @@ VARIANTS: dict[str, Callable[[Path], None]] = {
     "standard": lambda spark: None,
     "no-driver": _no_driver,
     "driver-570": lambda spark: _driver(spark, "570.124.06", "12.8"),
-    "driver-580.95": lambda spark: _driver(spark, "580.95.05", "13.0"),
     "no-toolkit": _no_toolkit,
     "hook-refuses": _hook_refuses,
     "stale-cdi": _stale_cdi,
@@ -252,8 +217,6 @@ VARIANTS: dict[str, Callable[[Path], None]] = {
     "own-disk": lambda spark: _disk(spark, OWN_DISK),
     "port-taken": _port_taken,
     "sudo-password": _sudo_password,
-    "foreign-netplan": _foreign_netplan,
-    "address-clash": _address_clash,
     "network-manager": _network_manager,
     "containerd-store": _containerd_store,
 }

@@ -50,9 +50,9 @@ from sparkwright.status.warnings import warnings
 from tests.clock import patience
 from tests.component import command_line
 from tests.component.sshd import machines
+from tests.makers.fabric import PLAN, PORT_0, spark
 from tests.makers.preflight import NOW, WANTED
 from tests.security.hostile import BY_SSH, ESCAPES, SPEAKERS
-from tests.unit.fabric.test_fabric import PLAN, PORT_0, spark
 
 
 def _facts() -> list[type[HostFact[Any]]]:

@@ -22,8 +22,7 @@ def certificate(
 ) -> bytes:
     """A self-signed certificate, as PEM; it begins and ends so many days from now.
 
-    Args:
-        named: It is of 127.0.0.1; without, it has a common name alone, as of long ago.
+    Unless it is `named` for 127.0.0.1, it has a common name alone, as of long ago.
     """
     now = datetime.now(UTC)
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "spark.example")])

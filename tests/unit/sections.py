@@ -6,12 +6,7 @@ from sparkwright.common.host_output import MARK
 
 
 def reworded(output: Iterable[str], **words: Iterable[str]) -> Iterator[str]:
-    """Yield lines of sections, some sections with other lines.
-
-    Args:
-        output: all lines.
-        words: lines by the section's name, with `_` for `-`.
-    """
+    """Yield the output with other lines in some sections, by their names with `_` for `-`."""
     name = ""
     for line in output:
         if line.startswith(MARK):

@@ -1,4 +1,4 @@
-"""Whatever the product imports of others is declared where it is installed from."""
+"""All that the product imports of others is declared where it is installed from; so is the SBOM."""
 
 import ast
 import re
@@ -89,3 +89,11 @@ def test_the_lock_has_what_is_declared() -> None:
     locked = _pinned((PROJECT / "requirements.lock").read_text().splitlines())
     for each in map(Requirement, VERIFY):
         assert each.specifier.contains(locked[_normal(each.name)]), each
+
+
+def test_every_list_of_packages_of_the_product_is_in_it() -> None:
+    makefile = (PROJECT / "Makefile").read_text().replace("\\\n", "")
+    named = re.search(r"^SBOM_OF := (.*)$", makefile, re.MULTILINE)
+    assert named
+    lists = [*PROJECT.glob("requirements.lock"), *(PROJECT / "files").rglob("requirements*.txt")]
+    assert sorted(named[1].split()) == sorted(str(path.relative_to(PROJECT)) for path in lists)

@@ -11,7 +11,6 @@ import yaml
 
 PROJECT = Path(__file__).parents[2]
 WORKFLOWS = sorted((PROJECT / ".github/workflows").glob("*.yml"))
-FORMS = [PROJECT / f".github/ISSUE_TEMPLATE/{name}.yml" for name in ("bug", "feature")]
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -97,13 +96,3 @@ def test_the_commands_are_there() -> None:
     assert targets - {word for words in known for word in words.split()} == set()
     (module,) = re.findall(r"python -m ([\w.]+)", runs)
     assert (PROJECT / f"{module.replace('.', '/')}.py").exists()
-
-
-@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)
-def test_a_form_of_issues_asks_something(path: Path) -> None:
-    form = _read(path)
-    assert {"name", "description", "body"} <= form.keys()
-    asked = [each for each in form["body"] if each["type"] != "markdown"]
-    assert asked
-    assert len({each["id"] for each in asked}) == len(asked)
-    assert all(each["attributes"]["label"] for each in asked)

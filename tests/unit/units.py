@@ -6,11 +6,7 @@ _STARTED = 1000
 
 
 def said_of_units(units: Mapping[str, str]) -> list[str]:
-    """Return the lines of the sections.
-
-    Args:
-        units: of each the words that hold for it, of "active", "enabled" and "outdated".
-    """
+    """Return the lines of the sections; each unit has words of "active enabled outdated"."""
     words = {unit: text.split() for unit, text in units.items()}
     shown = [
         [

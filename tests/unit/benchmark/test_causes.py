@@ -9,7 +9,6 @@ from sparkwright.benchmark.causes import causes
 from sparkwright.benchmark.verdict import Figures, overall, verdicts
 from sparkwright.causes.cause import Diagnosis
 from sparkwright.causes.thresholds import FAULT_MHZ, FAULT_WATTS
-from sparkwright.doctor.gpu import GpuReading
 from tests.makers.benchmark import EXPECTED, answer, recorded
 
 Result = dict[str, Any]
@@ -126,11 +125,3 @@ def test_the_power_fault_is_found_by_clock_and_power_and_without_expected_figure
     assert _names(faulty, {}) == ["power-fault"]
     for hardware in ("lab", "rtx-5090"):
         assert _names(faulty, hardware=hardware) == []
-
-
-def test_the_power_fault_begins_where_the_doctor_sees_it() -> None:
-    for clock, watts in ((FAULT_MHZ, FAULT_WATTS), (FAULT_MHZ + 1, FAULT_WATTS)):
-        load = GpuReading(clock, watts, 60.0, 100.0, None, None)
-        result = recorded("within")
-        _gpu(clock, watts, 60)(result)
-        assert bool(load.held_back) == bool(_names(result))

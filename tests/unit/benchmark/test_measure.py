@@ -22,6 +22,7 @@ from host.benchmark.measure import (
 from host.common.progress import JobError
 from sparkwright.common.startup import KEPT, start_figures
 from sparkwright.recipe.workloads import METRICS
+from tests.makers.shell import program
 
 PASSAGES = ["one two three four", "five six seven", "eight nine ten eleven twelve"]
 # vLLM 0.26.0 with dummy weights and MTP 2 on an H200: eight requests at a time; what
@@ -59,12 +60,10 @@ def words(text: str) -> int:
     return len(text.split())
 
 
-def program(folder: Path, monkeypatch: pytest.MonkeyPatch, **scripts: str) -> None:
+def programs(folder: Path, monkeypatch: pytest.MonkeyPatch, **scripts: str) -> None:
     """Let programs be scripts."""
     for name, script in scripts.items():
-        path = folder / name
-        path.write_text(f"#!/bin/sh\n{script}\n")
-        path.chmod(0o755)
+        program(folder / name, script)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     monkeypatch.chdir(folder)
 
@@ -167,7 +166,7 @@ def test_only_what_a_start_is_wanted_for_is_read_of_a_journal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An engine that serves logs without end: what comes after is not waited for."""
-    program(
+    programs(
         tmp_path,
         monkeypatch,
         systemctl="echo 0123",
@@ -192,7 +191,7 @@ def test_what_nvidia_smi_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert medians("210, 9.1, 35, 8192\n2400, 310.5, 66, 32607\n") == [2400, 310.5, 66]
     assert medians("1, [N/A], 30, 9\n3, [N/A], 40, 9\n8, 5, [N/A], 9\n") == [3, 5, 35]
     script = "trap 'exit 0' TERM; while echo 208, 3.64, 45, 9; do sleep 0.1; done"
-    program(tmp_path, monkeypatch, **{"nvidia-smi": script})
+    programs(tmp_path, monkeypatch, **{"nvidia-smi": script})
     with readings() as found:
         time.sleep(0.3)
     assert found == [208, 3.64, 45]
@@ -252,13 +251,13 @@ def test_thinking_is_off_and_whole_answers_are_whole() -> None:
 def test_a_tool_without_a_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, said: str
 ) -> None:
-    program(tmp_path, monkeypatch, docker=f'[ "$1" != inspect ] || exec echo image 1:1\n{script}')
+    programs(tmp_path, monkeypatch, docker=f'[ "$1" != inspect ] || exec echo image 1:1\n{script}')
     with pytest.raises(JobError, match=r"journalctl -u benchmark") as caught:
         Tool("vllm-x", []).run([], [])
     assert said in str(caught.value) or "Broken pipe" in str(caught.value)
 
 
 def test_no_engine_to_measure_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program(tmp_path, monkeypatch, docker="exit 1")
+    programs(tmp_path, monkeypatch, docker="exit 1")
     with pytest.raises(JobError, match="no container vllm-x"):
         Tool("vllm-x", [])

@@ -1,13 +1,14 @@
-"""Packages of a bundle that an earlier run has brought."""
+"""Packages of a bundle: what a run has brought, and by which sources apt reads it."""
 
 from pathlib import Path
 
 import pytest
 
-from sparkwright.bundle.packages import download_packages
+from sparkwright.bundle.packages import apt_sources, download_packages
+from tests.makers.shell import program
 
 # An archive of one package, as apt tells of it.
-APT = """#!/bin/sh
+APT = """\
 echo "$@" >>{home}/calls
 case "$*" in
   *indextargets*) printf 'http://a/\\thttp://a/Packages\\tPackages\\t{home}/a_Packages\\n' ;;
@@ -22,8 +23,7 @@ esac
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("apt-get", "apt-cache"):
-        (tmp_path / name).write_text(APT.format(home=tmp_path))
-        (tmp_path / name).chmod(0o755)
+        program(tmp_path / name, APT.format(home=tmp_path))
     for name in ("a_Packages", "a_InRelease"):
         (tmp_path / name).write_text(name)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
@@ -57,3 +57,22 @@ def test_they_are_fetched_again_only_if_something_is_another(home: Path) -> None
     package.unlink()
     assert calls(home, "haproxy", "earlyoom")
     assert package.exists()
+
+
+@pytest.mark.parametrize(
+    ("paths", "lines"),
+    [
+        (["Packages", "InRelease", "a_1_arm64.deb"], ["/0 ./"]),
+        (["arm64/Packages"], ["/0 arm64/"]),
+        (
+            [f"dists/noble/{name}/binary-arm64/Packages" for name in ("main", "universe")],
+            ["/0 noble main universe"],
+        ),
+        (["dists/x [trusted=yes]/main/binary-arm64/Packages"], []),
+        (["dists/x\ndeb/main/binary-arm64/Packages"], []),
+    ],
+)
+def test_the_sources_of_archives(paths: list[str], lines: list[str]) -> None:
+    folder = "packages/arm64"
+    found = apt_sources([f"{folder}/0/{path}" for path in paths], folder, "/r/bundle")
+    assert found == [f"deb copy:/r/bundle/{folder}{line}" for line in lines]

@@ -132,12 +132,13 @@ def test_what_serves_and_those_before_stay(disk: Disk) -> None:
     assert gone.releases == [OLDEST, OLDER]
     assert [image.id for image in gone.images] == ["sha256:aa"]
     assert gone.weights == ["one", "two"]
-
-
-def test_nothing_but_what_serves(disk: Disk) -> None:
     gone = disk.gone(0)
     assert (gone.releases, gone.back) == ([OLDEST, OLDER, OLD], [])
     assert [image.id for image in gone.images] == ["sha256:aa", "sha256:bb"]
+    never = "tiny-99999999"
+    disk.release(never, "three", "example/c@sha256:3")
+    assert disk.gone(3).releases == [never]
+    assert disk.gone(3, releases=[never]).releases == []
 
 
 def test_weights_that_are_linked_to_others_free_nothing(disk: Disk) -> None:
@@ -158,12 +159,6 @@ def test_what_the_inventory_asks_for_stays(disk: Disk) -> None:
     gone = disk.gone(0, releases=[OLDEST], folders=["two"], images=["sparkwright/b:2"])
     assert gone.releases == [OLDER, OLD]
     assert (gone.images, gone.weights) == ([], [])
-
-
-def test_a_release_that_never_served_goes(disk: Disk) -> None:
-    disk.release("tiny-99999999", "three", "example/c@sha256:3")
-    assert disk.gone(3).releases == ["tiny-99999999"]
-    assert disk.gone(3, releases=["tiny-99999999"]).releases == []
 
 
 def test_what_runs_or_serves_another_replica_stays(disk: Disk) -> None:

@@ -1,7 +1,6 @@
-"""The command line: what each verb stands for."""
+"""The command line: what each verb stands for, and whose Ctrl-C is taken."""
 
-import os
-import subprocess
+import signal
 from pathlib import Path
 
 import click
@@ -9,12 +8,13 @@ import pytest
 from click.testing import CliRunner
 
 from sparkwright.cli import logs as logs_module
-from sparkwright.cli import run
+from sparkwright.cli import run, start
 from sparkwright.cli.logs import chosen_spark, ssh_words
 from sparkwright.cli.main import cli
 from sparkwright.common.errors import PlanError
 from sparkwright.fleet.fleet import Fleet, Replica, Spark
 from sparkwright.rollout.runs import Runs
+from tests.makers.shell import program, shell
 
 PROJECT = Path(__file__).parents[3]
 
@@ -159,16 +159,9 @@ def test_logs_of_a_replica_are_its_heads(name: str, spark: str) -> None:
 
 @pytest.mark.parametrize(("asks", "status"), [(True, 1), (False, 0)])
 def test_logs_where_sudo_asks(tmp_path: Path, asks: bool, status: int) -> None:
-    sudo = tmp_path / "sudo"
-    sudo.write_text(f"#!/bin/sh\nexec {'false' if asks else 'true'}\n")
-    sudo.chmod(0o755)
-    done = subprocess.run(
-        ["sh", "-c", logs_module.unasked("spark-a", FLEET.sparks["spark-a"])],
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    program(tmp_path / "sudo", f"exec {'false' if asks else 'true'}")
+    script = logs_module.unasked("spark-a", FLEET.sparks["spark-a"])
+    done = shell(script, tmp_path, check=False)
     assert done.returncode == status
     assert ("spark-a: found sudo that asks for a password; expected none" in done.stderr) == asks
     assert ("with the line me ALL=(ALL) NOPASSWD: ALL\n" in done.stderr) == asks
@@ -192,7 +185,6 @@ def test_ssh_reaches_a_spark_as_pyinfra_does() -> None:
 
 
 JOURNALCTL = """\
-#!/bin/sh
 # Prints the newest first, as --reverse does; what is followed comes later.
 case $* in
   *--follow*) echo later; echo 'INFO: 1.2.3.4:5 - "GET /health HTTP/1.1" 200 OK' ;;
@@ -220,15 +212,25 @@ def test_the_log_is_the_engines(
     failed = line.format("GET /health", "503 Service Unavailable")
     log = [*(f"start {number}" for number in range(10)), *probes * 30, failed, asked, *probes]
     (tmp_path / "log").write_text("\n".join(log) + "\n")
-    (tmp_path / "journalctl").write_text(JOURNALCTL)
-    (tmp_path / "journalctl").chmod(0o755)
+    program(tmp_path / "journalctl", JOURNALCTL)
     settings = {"follow": False, "everything": False} | options
-    done = subprocess.run(
-        ["sh", "-c", logs_module.journal_script(lines, **settings)],
-        env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "LOG": str(tmp_path / "log")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    script = logs_module.journal_script(lines, **settings)
+    done = shell(script, tmp_path, check=False, LOG=str(tmp_path / "log"))
     names = {failed: "failed", asked: "asked", **dict.fromkeys(probes, "probe")}
     assert [names.get(each, each) for each in done.stdout.splitlines()] == shown
+
+
+@pytest.mark.parametrize(
+    ("program", "ours"),
+    [("/site/.venv/bin/pyinfra", True), ("/usr/bin/celery", False), ("", False)],
+)
+def test_other_programs_of_gevent_keep_their_handler(
+    program: str, ours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", [program])
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        start.leave_pyinfra_on_interrupt(None)
+        assert (signal.getsignal(signal.SIGINT) is start._leave) == ours
+    finally:
+        signal.signal(signal.SIGINT, before)

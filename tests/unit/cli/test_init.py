@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 import tomllib
-from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,11 +13,10 @@ from click.testing import CliRunner, Result
 
 from sparkwright.cli import init as module
 from sparkwright.cli.main import cli
-from sparkwright.common.hardware import GIB, HARDWARE
+from sparkwright.common.hardware import HARDWARE
 from sparkwright.fleet.file import load_fleet
 from sparkwright.fleet.fleet import Fleet, Spark
 from sparkwright.host.survey import Survey
-from sparkwright.preflight.preflight import hardware_of
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.site import look as look_module
 from sparkwright.site import site
@@ -57,31 +55,6 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Survey | str]]:
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_has_terminal", lambda: True)
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({}, "gb10"),
-        ({"memory": 60 * GIB}, "gb10-64gb"),
-        ({"memory": 30 * GIB}, None),
-        ({"arch": "x86_64"}, None),
-        ({"gpu": None}, None),
-        (
-            {
-                "arch": "x86_64",
-                "gpu": "NVIDIA GeForce RTX 5090",
-                "gpu_memory": 32607 * 2**20,
-                "memory": 64 * GIB,
-            },
-            "rtx-5090",
-        ),
-    ],
-)
-def test_what_a_machine_is(changes: dict[str, object], expected: str | None) -> None:
-    machine: Survey = replace(SPARK, **changes)  # type: ignore[arg-type]
-    hardware = hardware_of(machine)
-    assert (hardware and hardware.name) == expected
 
 
 def test_what_fits_begins_with_what_is_recommended() -> None:

@@ -7,44 +7,17 @@ from pathlib import Path
 import pytest
 
 from sparkwright.causes.log_causes import SUBJECTS, causes, from_log, hint, table
+from sparkwright.common.hardware import GIB
 from sparkwright.doctor.checkup import Checkup
 from sparkwright.doctor.diagnosis import diagnose
 from sparkwright.doctor.gpu import GpuReading
 from sparkwright.doctor.report import report
 from sparkwright.doctor.signs import signs
-from sparkwright.engine.engine import EngineUnit
 from sparkwright.engine.metrics import Finished
+from tests.makers.doctor import HEALTHY, UNIT
 
 LOGS = sorted((Path(__file__).parents[1] / "logs").glob("*.log"))
-GIB = 1024**3
 
-UNIT = EngineUnit(
-    release="tiny-0a1b2c3d",
-    active="active",
-    restarts=0,
-    enabled=True,
-    needs_reload=False,
-    starting=False,
-    status="serving",
-)
-HEALTHY = Checkup(
-    release="tiny-0a1b2c3d",
-    unit=UNIT,
-    log=("starting the engine", "serving"),
-    skew=0.4,
-    kernel="6.17.0-1032-nvidia",
-    driver="580.173.02",
-    memory=(121 * GIB, 20 * GIB, 25 * GIB),
-    cma=(0, 0),
-    swapped=0,
-    free={"/opt/qwen36": 900 * GIB, "/var/lib/docker": 900 * GIB},
-    docker="28.3.3",
-    runtimes=("io.containerd.runc.v2", "nvidia", "runc"),
-    gpu=GpuReading(2418.0, 62.0, 60.0, 96.0, None, None),
-    gpu_inside="GPU 0: NVIDIA GB10 (UUID: GPU-1)",
-    downs=0,
-    finished=Finished(cut=1, ended=20),
-)
 STOPPED = replace(UNIT, active="failed", status="")
 REFUSED = "Free memory on device on startup is less than desired GPU memory utilization (0.8, 97)"
 NO_MEMORY = "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x51)"

@@ -9,7 +9,7 @@ from sparkwright.doctor.checkup import Checkup, FailedSwitch, parse_checkup
 from sparkwright.doctor.diagnosis import diagnose
 from sparkwright.doctor.issue_report import heading, section
 from sparkwright.recipe.loader import load_recipe
-from tests.unit.doctor.test_checkup import NOW, output
+from tests.makers.doctor import NOW, output
 
 RECIPE = load_recipe("qwen3.6-35b-fp8")
 FAILS = parse_checkup(output(), NOW)

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from ipaddress import IPv4Interface
 from typing import Any
 
 from sparkwright.common.difference import Difference, as_json, exit_status, line
@@ -17,13 +16,14 @@ from sparkwright.common.files import (
 from sparkwright.common.placed import NETPLAN
 from sparkwright.engine.engine import engine_differences, parse_engines
 from sparkwright.fabric.check import fabric_differences
-from sparkwright.fabric.state import FabricState, Netdev, NetplanFile
-from sparkwright.fleet.fabric_plan import fabric_plan, netplan_text
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.release.lock import Lock, unresolved
 from sparkwright.weights.weights import weights_difference
+from tests.makers.engine import NEW
+from tests.makers.engine import engines as made_engines
+from tests.makers.fabric import PLAN, PORT_0, A, B, set_up
 
-RELEASE = "lab-tiny-0a1b2c3d"
+RELEASE = NEW.id
 OTHER = "lab-tiny-99999999"
 TEXT = ManagedFile("/etc/x", "a\n")
 CONTENT = "87428fc522803d31065e7bce3cf03fe475096631e5e07bbd7a0fde60c4cf25c7"
@@ -67,34 +67,14 @@ def test_weights_in_one_line() -> None:
     assert weights_difference("/w", {"a.json": "is missing"}).found == "a.json is missing"
 
 
-def engines(**properties: str) -> dict[str, Any]:
+def engines(
+    own: str = "active", other: str = "inactive", reload: str = "no", **changes: str
+) -> dict[str, Any]:
     """Return what is told of a Spark on which both releases are known."""
-    values = {"current": RELEASE, "active": "active", "enabled": RELEASE, "other": "inactive"}
-    values |= {
-        "reload": "no",
-        "switches": "",
-        "failed": "",
-        "first": RELEASE,
-        "hold": "no",
-        **properties,
-    }
-    units = "\n\n".join(
-        f"Id=vllm@{name}.service\nActiveState={active}\nNRestarts=0\n"
-        f"NeedDaemonReload={values['reload']}\nJob=\nStatusText="
-        for name, active in ((RELEASE, values["active"]), (OTHER, values["other"]))
-    )
-    parts = {
-        "current": f"releases/{values['current']}" if values["current"] else "",
-        "enabled": f"vllm@{values['enabled']}.service",
-        "share": "",
-        "switches": values["switches"],
-        "failed": values["failed"],
-        "door": f"first {values['first']}\nhold {values['hold']}",
-        "units": units,
-    }
-    lines = [line for name, text in parts.items() for line in [f"@@{name}", *text.splitlines()]]
-    state = parse_engines(lines)
-    found = engine_differences(state, RELEASE, door=True)
+    serves = dict.fromkeys(("current", "enabled", "first"), RELEASE)
+    said = made_engines((RELEASE, own), (OTHER, other), **{**serves, **changes})  # type: ignore[arg-type]
+    said = said.replace("NeedDaemonReload=no", f"NeedDaemonReload={reload}")
+    found = engine_differences(parse_engines(said.splitlines()), RELEASE, door=True)
     return {each.what: (each.expected, each.found) for each in found}
 
 
@@ -103,7 +83,7 @@ def test_engines_that_differ() -> None:
     assert engines() == {}
     assert engines(current=OTHER) == {"current release": (RELEASE, OTHER)}
     assert engines(current="") == {"current release": (RELEASE, "none")}
-    assert engines(active="failed") == {unit: ("active", "failed")}
+    assert engines("failed") == {unit: ("active", "failed")}
     assert engines(failed=f"switch@{OTHER}.service") == {
         f"switch@{OTHER}.service": ("not failed", "failed")
     }
@@ -113,47 +93,27 @@ def test_engines_that_differ() -> None:
         other: ("off", "inactive and boots"),
     }
     assert engines(reload="yes").keys() == {unit, other}
-    assert engines(switches=f"switch@{OTHER}.service") == {
-        "switch": ("none under way", f"one to {OTHER}")
-    }
+    assert engines(switches=OTHER) == {"switch": ("none under way", f"one to {OTHER}")}
     assert engines(first=OTHER) == {"engine behind the door": (RELEASE, OTHER)}
     assert engines(hold="yes") == {"engine behind the door": (RELEASE, "none")}
 
 
 def test_a_fabric_that_differs() -> None:
-    plan = fabric_plan("a", ("a", "b"), ("192.168.100.0/24", "192.168.101.0/24"), 9000, 80)
-    port = ("enp1s0f0np0", "enP2p1s0f0np0")
-    netdev = Netdev(up=True, carrier=True, speed=200000, mtu=9000, mac="")
-    file = NetplanFile(NETPLAN, "root:600", netplan_text(plan, port))
-    state = FabricState(
-        netdevs=dict.fromkeys(port, netdev),
-        addresses=tuple(
-            (name, IPv4Interface(address))
-            for name, address in zip(port, plan.interfaces, strict=True)
-        ),
-        routes=(),
-        netplan=(file,),
-        profiles=(),
-        rdma={},
-        tool=False,
-        record="",
-        guarded=True,
-        reach=None,
-    )
+    state = set_up(PORT_0)
 
     def found(**changes: Any) -> list[tuple[str, str, str]]:
-        differences = fabric_differences(plan, port, replace(state, **changes))
-        return [tuple(each) for each in differences]
+        return [tuple(each) for each in fabric_differences(PLAN, PORT_0, replace(state, **changes))]
 
     wanted = (NETPLAN, "the fabric's addresses, root:root 600")
-    assert found() == []
-    assert found(netplan=()) == [(*wanted, "nothing")]
-    other = replace(file, mode="root:644")
+    assert found(guarded=True) == []
+    assert found(guarded=True, netplan=()) == [(*wanted, "nothing")]
+    other = replace(state.netplan[0], mode="root:644")
     assert found(netplan=(other,)) == [(*wanted, "another text, owner or mode")]
-    slow = {port[0]: netdev, port[1]: replace(netdev, mtu=1500, carrier=False)}
-    assert found(netdevs=slow) == [(port[1], "a link", "none"), (port[1], "MTU 9000", "1500")]
-    assert found(netdevs={port[0]: netdev}) == [(port[1], "an interface", "none of that name")]
-    assert found(addresses=state.addresses[:1]) == [(port[1], plan.interfaces[1], "no address")]
+    slow = state.netdevs | {B: replace(state.netdevs[B], mtu=1500, carrier=False)}
+    assert found(netdevs=slow) == [(B, "a link", "none"), (B, "MTU 9000", "1500")]
+    alone = {A: state.netdevs[A]}
+    assert found(netdevs=alone) == [(B, "an interface", "none of that name")]
+    assert found(addresses=state.addresses[:1]) == [(B, PLAN.interfaces[1], "no address")]
 
 
 def test_what_only_a_run_may_ask_for() -> None:

@@ -1,7 +1,6 @@
 """What runs on a Spark, where no operation looks."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from sparkwright.drift.drift import (
 )
 from sparkwright.release.command import Place, container_arguments, environment
 from tests.makers.release import release
+from tests.makers.shell import program, shell
 
 OTHER = "lab-tiny-99999999"
 
@@ -93,25 +93,17 @@ def test_what_runs_otherwise() -> None:
 
 
 def test_the_script_reads_what_docker_says(tmp_path: Path) -> None:
-    docker = tmp_path / "docker"
     # Docker prints what stands between the parts of a template as it is: tabs.
-    docker.write_text(
-        """#!/bin/sh
+    program(
+        tmp_path / "docker",
+        """\
 case "$*" in
 ps*) printf '4f6c\tvllm-a-1\t\ta-1\n77\tweb\t\t\n' ;;
 image*) echo sha256:aa ;;
 "inspect --format {{index .Config.Labels "*" 4f6c") printf 'a-1\tsha256:bb\t["serve"]\t["A=b"]\n' ;;
-esac
-"""
+esac""",
     )
-    docker.chmod(0o755)
-    done = subprocess.run(
-        ["sh", "-c", running_script(str(tmp_path), ["image@sha256:0"])],
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = shell(running_script(str(tmp_path), ["image@sha256:0"]), tmp_path)
     found = parse_running(done.stdout.splitlines())
     assert (found.image, found.holds) == ("sha256:aa", None)
     assert found.containers == {"a-1": RunningContainer("sha256:bb", ["serve"], ["A=b"])}

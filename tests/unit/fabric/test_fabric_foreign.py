@@ -7,7 +7,7 @@ import pytest
 from sparkwright.common.placed import NETPLAN
 from sparkwright.fabric.netplan import our_netdevs
 from sparkwright.fabric.state import NetplanFile, Profile
-from tests.unit.fabric.test_fabric import PORT_1, A, B, found, spark
+from tests.makers.fabric import PORT_1, A, B, found, spark
 
 
 @pytest.mark.parametrize(

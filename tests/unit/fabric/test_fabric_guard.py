@@ -61,20 +61,6 @@ def test_it_leaves_nothing_behind():
     assert chains("guard start; guard stop; guard stop") == chains("true")
 
 
-def test_a_restart_puts_new_rules_in_the_place_of_the_old_ones_at_once():
-    """What watches the firewall sees no moment without a jump to the rules that stand."""
-    watched = """
-guard start
-( while :; do iptables -w -C INPUT -j SPARKWRIGHT && iptables -w -C SPARKWRIGHT -p tcp \\
-    --dport 29500:29502 -j DROP || { echo gap >&2; exit; }; done ) &
-watcher=$!
-for turn in 1 2 3 4 5 6 7 8; do guard start; done
-kill $watcher 2>/dev/null || true
-"""
-    rules = chains(watched)
-    assert rules.count("-A INPUT -j SPARKWRIGHT") == 2
-
-
 def test_rules_that_cannot_be_leave_the_old_ones():
     rules = chains(
         "guard start; sh " + str(GUARD) + " start x a b c d e f g h 1 2 none 2>/dev/null || true"
@@ -118,41 +104,3 @@ asks stranger && echo unguarded
     command = ["unshare", "--net", "--mount", "sh", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.stdout.split(), done.stderr) == (["peer", "unguarded"], "")
-
-
-def test_the_engines_user_reaches_the_other_rank_alone(tmp_path):
-    """By what it tries of its own machine, of the peer, and of a stranger; root is not asked."""
-    program = tmp_path / "tries.py"
-    program.write_text("""
-import os, socket, sys
-"it is loaded by root".encode("idna")
-os.setuid(int(sys.argv[1]))
-for host, port in (each.split(",") for each in sys.argv[2:]):
-    try:
-        socket.create_connection((host, int(port)), 3).close()
-        print("open")
-    except ConnectionRefusedError:
-        print("closed")
-    except OSError as error:
-        print("closed")
-""")
-    script = tmp_path / "cable.sh"
-    arguments = ARGUMENTS.replace("02:00:00:00:00:0a", "02:00:00:00:00:02")
-    listen = "import socket, time; s = [socket.create_server(('', int(p))) for p in ({})]; "
-    listen = listen.format("22, 8000, 29500, 29501, 40000") + "time.sleep(60)"
-    tries = "127.0.0.1,22 127.0.0.1,40000 192.168.100.11,22 192.168.100.11,40000 "
-    tries += "192.168.100.12,22 192.168.100.12,29500 192.168.100.12,29501 192.168.100.12,40000"
-    script.write_text(f"""set -e
-{CABLE}
-for spark in a b; do ip netns exec $spark python3 -c "{listen}" & done
-ip netns exec a sh {GUARD} start {arguments}
-until [ "$(ip netns exec b ss -Hltn | wc -l)" = 5 ] && [ "$(ip netns exec a ss -Hltn | wc -l)" = 5 ]
-do sleep 0.1; done
-ip netns exec a python3 {program} 4711 {tries} | tr '\\n' ' '
-ip netns exec a python3 {program} 0 {tries} | tr '\\n' ' '
-exit 0
-""")
-    command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "sh", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    engine = "closed closed closed open closed closed open open"
-    assert (done.stdout.split(), done.stderr) == ([*engine.split(), *["open"] * 8], "")

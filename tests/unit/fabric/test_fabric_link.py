@@ -1,8 +1,6 @@
 """The link between the two Sparks, and the speed of its RDMA."""
 
 import json
-import os
-import subprocess
 from dataclasses import replace
 
 import pytest
@@ -18,7 +16,8 @@ from sparkwright.fabric.bandwidth import (
 from sparkwright.fabric.link_check import gid_index, link_findings, probes
 from sparkwright.fabric.state import Probe, Rdma, Reach
 from sparkwright.fleet.fabric_plan import fabric_plan
-from tests.unit.fabric.test_fabric import PLAN, PORT_0, SUBNETS, A, B, spark
+from tests.makers.fabric import PLAN, PORT_0, SUBNETS, A, B, spark
+from tests.makers.shell import program, shell
 
 PEER = spark(2)
 GIDS = (
@@ -28,20 +27,9 @@ GIDS = (
 )
 # As perftest prints it; the figures are those of NVIDIA's guide for one twin.
 OUTPUT = """\
----------------------------------------------------------------------------------------
-                    RDMA_Write BW Test
- Dual-port       : OFF\t\tDevice         : rocep1s0f0
- Number of qps   : 1\t\tTransport type : IB
  Mtu             : 1024[B]
- Link type       : Ethernet
- GID index       : 3
----------------------------------------------------------------------------------------
- local address: LID 0000 QPN 0x01ac PSN 0xc76db1 RKey 0x23beb2 VAddr 0x007f26a2c8b000
- GID: 00:00:00:00:00:00:00:00:00:00:255:255:192:168:100:11
----------------------------------------------------------------------------------------
  #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
  65536      5000             92.58              92.57              0.176564
----------------------------------------------------------------------------------------
 """
 
 
@@ -122,29 +110,23 @@ def test_the_average_is_read_from_the_table():
 
 
 def test_the_client_waits_for_the_server(tmp_path):
-    tool = tmp_path / "ib_write_bw"
-    tool.write_text(f"""#!/bin/sh
+    program(
+        tmp_path / "ib_write_bw",
+        f"""\
 [ "$*" = "-d rocep1s0f0 -i 1 -x 5 -p 12000 -F --report_gbits 192.168.100.12" ] || exit 2
 [ -e {tmp_path}/once ] || {{ touch {tmp_path}/once; echo "Couldn't connect"; exit 1; }}
 cat <<'END'
-{OUTPUT}END
-""")
-    tool.chmod(0o755)
+{OUTPUT}END""",
+    )
     (tmp_path / "sleep").symlink_to("/bin/true")
-    script = client_script("rocep1s0f0", 5, 12000, "192.168.100.12")
-    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run(["sh", "-c", script], env=path, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = shell(client_script("rocep1s0f0", 5, 12000, "192.168.100.12"), tmp_path)
+    assert done.stderr == ""
     assert gbits(done.stdout.splitlines()) == 92.57
 
 
 def test_a_server_without_a_client_fails(tmp_path):
-    tool = tmp_path / "ib_write_bw"
-    tool.write_text("#!/bin/sh\nexit 1")
-    tool.chmod(0o755)
-    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    script = server_script("rocep1s0f0", 5, 12000)
-    done = subprocess.run(["sh", "-c", script], env=path, capture_output=True, text=True)
+    program(tmp_path / "ib_write_bw", "exit 1")
+    done = shell(server_script("rocep1s0f0", 5, 12000), tmp_path, check=False)
     assert done.returncode == 1
     assert "the other Spark did not measure rocep1s0f0" in done.stderr
 
@@ -170,10 +152,8 @@ def test_a_link_is_measured_once_and_another_one_again():
 def _told(wires, outside=(), half=False):
     """Return what each Spark of several pairs says: a and b, c and d, e and f are to be pairs.
 
-    Args:
-        wires: names of the two Sparks at the ends of each cable.
-        outside: Sparks that are in another inventory.
-        half: only the first twin brings packets through.
+    Each of `wires` names the Sparks at the ends of a cable, `outside` those of another inventory;
+    of a `half` link only the first twin brings packets through.
     """
     names = sorted("".join(wires))
     states = {name: spark(number) for number, name in enumerate(names)}

@@ -1,6 +1,5 @@
 """The fabric's script, run on a tree that stands for a Spark."""
 
-import subprocess
 from ipaddress import IPv4Interface
 
 import pytest
@@ -8,6 +7,7 @@ import yaml
 
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.fabric.state import Netdev, Probe, Profile, Rdma, fabric_script, parse_fabric
+from tests.makers.shell import shell
 
 NETDEVS = [netdev for port in HARDWARE["gb10"].fabric_ports for netdev in port]
 A, B, *_ = NETDEVS
@@ -24,7 +24,7 @@ def put(tree, files):
 
 def survey(tree, **arguments):
     script = fabric_script(netdevs=NETDEVS, root="/opt/x", tree=str(tree), **arguments)
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    done = shell(script)
     assert done.stderr == ""
     return parse_fabric(done.stdout.splitlines())
 

@@ -133,13 +133,6 @@ def test_what_a_run_refuses(mode, sections, reason):
     assert not any(script.startswith("ufw ") for script in host.scripts())
 
 
-@pytest.mark.parametrize("ufw", [[], ["Status: inactive"]])
-def test_a_ufw_that_is_off_is_left_so(ufw):
-    host = spark(ufw=ufw, boot=[])
-    assert not run(host).did_change()
-    assert len(host.commands) == 1
-
-
 def test_ssh_comes_before_everything_else():
     host = spark(ufw=["Status: inactive"], boot=[], rules=[])
     run(host, "on")

@@ -1,6 +1,5 @@
 """What a kernel and its driver keep of the memory, and what preflight and doctor make of it."""
 
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +10,9 @@ from sparkwright.doctor.diagnosis import diagnose
 from sparkwright.host.kernel import HANDOVER
 from sparkwright.host.survey import parse_survey
 from sparkwright.preflight.preflight import findings
+from tests.makers.doctor import HEALTHY
 from tests.makers.preflight import FIT, MACHINES, NOW, SPARK, WANTED
-from tests.unit.doctor.test_diagnosis import HEALTHY
+from tests.makers.shell import shell
 
 # As /proc/meminfo of a Spark with 7.0.0-1019-nvidia shows it: CmaFree, and a CmaTotal of 0.
 KEEPS = parse_survey(
@@ -37,12 +37,6 @@ def test_a_small_reserve_counts_for_the_doctor_as_here(kib: int, hurts: bool):
     found = findings(parse_survey(told), replace(WANTED, pair=True), NOW)
     seen = diagnose(replace(HEALTHY, cma=(0, kib * 1024)))
     assert (len(found), [each.name for each in seen]) == (hurts, ["kernel-kho"] * hurts)
-
-
-def test_its_reserve_is_a_warning_for_one():
-    (finding,) = findings(KEEPS, WANTED, NOW)
-    assert not finding.error
-    assert "which no engine gets" in finding.found
 
 
 def test_it_is_nothing_to_a_card():
@@ -78,5 +72,5 @@ def test_pools_that_are_off_are_fine():
 def test_it_is_what_is_free_beyond_all_areas(tmp_path: Path, lines: str, kib: str):
     (tmp_path / "meminfo").write_text(f"{lines}\n")
     script = HANDOVER.replace("/proc/meminfo", str(tmp_path / "meminfo"))
-    said = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    said = shell(script)
     assert said.stdout.strip() == kib

@@ -1,13 +1,13 @@
 """What the survey of a Spark reads, and its script."""
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from sparkwright.host.survey import Listener, parse_survey, survey_script
 from tests.makers.preflight import SPARK
+from tests.makers.shell import program, shell
 
 
 def test_an_empty_answer_is_no_survey():
@@ -39,7 +39,7 @@ def test_what_serves_is_of_the_seat(tmp_path: Path):
         (tmp_path / place / "current").symlink_to(f"releases/{release}")
     for place, release in (("", "a-1"), (str(tmp_path / "seats/code"), "b-2")):
         script = survey_script(root=str(tmp_path), ports=[], images=[], folders=[], place=place)
-        output = subprocess.run(["sh", "-c", script], capture_output=True, text=True)
+        output = shell(script)
         assert parse_survey(output.stdout.splitlines()).serves == release
 
 
@@ -52,12 +52,11 @@ def test_a_file_in_two_folders_counts_once(tmp_path: Path):
     (root / "model@1/blob").hardlink_to(elsewhere / "blob")
     folders = ["model@1", str(elsewhere), "/nowhere"]
     script = survey_script(root=str(root), ports=[], images=[], folders=folders)
-    output = subprocess.run(["sh", "-c", script], capture_output=True, text=True)
+    output = shell(script)
     assert parse_survey(output.stdout.splitlines()).weights == 1234
 
 
 DOCKER = """\
-#!/bin/sh
 case $* in
   info*) [ -n "$VERSION" ] && printf '%s\\n' "$VERSION" "$DRIVER" "$FOLDER" "$STATUS" "runc " ;;
   *inspect*) for name; do [ "$name" = sha256:known ] && echo sha256:id; done ;;
@@ -70,15 +69,11 @@ STORE = {"DRIVER": "overlay2", "FOLDER": "/", "STATUS": "extfs|true|"}
     ("version", "docker", "driver"), [("28.5.1", "28.5.1", "overlay2"), ("", "failed", None)]
 )
 def test_the_script_runs(tmp_path: Path, version: str, docker: str, driver: str | None):
-    (tmp_path / "docker").write_text(DOCKER)
-    (tmp_path / "docker").chmod(0o755)
+    program(tmp_path / "docker", DOCKER)
     script = survey_script(
         root="/nowhere", ports=[], images=["r@sha256:other", "sha256:known"], folders=[]
     )
-    path = f"{tmp_path}:{os.environ['PATH']}"
-    environment = os.environ | {"PATH": path, "VERSION": version, **STORE}
-    output = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True)
-    assert output.returncode == 0
+    output = shell(script, tmp_path, VERSION=version, **STORE)
     survey = parse_survey(output.stdout.splitlines())
     assert (survey.docker, survey.docker_driver) == (docker, driver)
     assert survey.image == "sha256:id"
@@ -103,19 +98,11 @@ def test_the_disk_is_that_on_which_images_lie(
 ):
     """What df is asked for tells: the machine of the test may have one file system for all."""
     docker = str(tmp_path / "docker-root")
-    programs = {"docker": DOCKER, "df": 'shift 2; echo Filesystem; printf "%s 1\\n" "$@"'}
-    for name, text in programs.items():
-        (tmp_path / name).write_text(text if name == "docker" else f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
-    environment = os.environ | {
-        "PATH": f"{tmp_path}:{os.environ['PATH']}",
-        "VERSION": "29.6.2",
-        "DRIVER": driver,
-        "FOLDER": docker,
-        "STATUS": status,
-    }
+    program(tmp_path / "docker", DOCKER)
+    program(tmp_path / "df", 'shift 2; echo Filesystem; printf "%s 1\\n" "$@"')
     script = survey_script(root="/nowhere", ports=[], images=[], folders=[])
-    output = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True)
+    told = {"VERSION": "29.6.2", "DRIVER": driver, "FOLDER": docker, "STATUS": status}
+    output = shell(script, tmp_path, **told)
     survey = parse_survey(output.stdout.splitlines())
     wanted = Path(folder.replace("DOCKER", docker))
     while not wanted.exists():

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.makers.shell import program
+
 FOLDER = Path(__file__).parents[3] / "files" / "images" / "community"
 COMMIT = "ce884756f062072ce7a8e36ae70b4f74e4fd79fd"
 FIT = "0.19.0+gce884756f"
@@ -40,11 +42,10 @@ def verified(folder: Path, version: str, needs: str, listing: str) -> tuple[int,
     (packages / "vllm/__init__.py").touch()
     (packages / "vllm/_C.abi3.so").touch()
     lister = folder / "cuobjdump"
-    lister.write_text(f"#!/bin/sh\necho '{listing}'\n")
-    lister.chmod(0o755)
+    program(lister, f"echo '{listing}'")
     said = ""
-    for program, words in (("needs.py", ()), ("verify.py", (COMMIT,))):
-        text = (FOLDER / program).read_text()
+    for source, words in (("needs.py", ()), ("verify.py", (COMMIT,))):
+        text = (FOLDER / source).read_text()
         text = re.sub("/usr/local/cuda/bin/cuobjdump", str(lister), text)
         done = subprocess.run(
             [sys.executable, "-c", text, *words],

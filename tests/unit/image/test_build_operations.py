@@ -1,11 +1,11 @@
 """A built image as a run has it: on the Spark that builds it, and on the worker of a pair."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
-from sparkwright.image.operations import built_image, copied_image, offered_image
+from sparkwright.image.operations import built_image, copied_image, image, offered_image
 from tests.unit.driven import fake_host
 
 NAME = f"sparkwright/mine:{'a' * 12}"
@@ -33,6 +33,19 @@ def test_a_built_image_that_is_here_costs_one_command() -> None:
     assert len(spark.commands) == 1
 
 
+@pytest.mark.parametrize(
+    ("operation", "arguments"),
+    [(built_image, BUILD), (image, {"root": "/r", "references": (BASE,), "size": 1})],
+)
+def test_no_docker_is_no_missing_image(
+    operation: Callable[..., Any], arguments: dict[str, Any]
+) -> None:
+    spark = fake_host({"image inspect": "Cannot connect to the Docker daemon"})
+    assert spark.run(operation, **arguments).did_error()
+    assert "Docker does not answer: Cannot connect" in spark.scripts()[-1]
+    assert not any("systemctl" in script for script in spark.scripts()[:-1])
+
+
 @pytest.mark.parametrize("base", ["present", ABSENT])
 def test_the_base_is_pulled_before_the_build(base: str) -> None:
     pull, build = f"image@{'5' * 12}", f"image-build@{'a' * 12}"
@@ -51,13 +64,6 @@ def test_the_base_is_pulled_before_the_build(base: str) -> None:
     assert [script.rpartition(" ")[2] for script in started] == [f"{job}.service"]
     if base == "present":
         assert "It failed.\nrun again" in spark.scripts()[-1]
-
-
-def test_no_docker_builds_nothing() -> None:
-    spark = fake_host({"--format present": "Cannot connect to the Docker daemon"})
-    assert spark.run(built_image, **BUILD).did_error()
-    assert "Docker does not answer: Cannot connect" in spark.scripts()[-1]
-    assert not any("systemctl" in script for script in spark.scripts()[:-1])
 
 
 @pytest.mark.parametrize(

@@ -72,19 +72,6 @@ def test_absent_is_not_unknown(output: list[str], state: str) -> None:
     assert ImageState().process(output).startswith(state)
 
 
-def test_an_image_that_is_here_costs_one_command() -> None:
-    spark = fake_host({"image inspect": "present"})
-    assert not spark.run(image, root="/r", references=REFERENCES, size=1).did_change()
-    assert len(spark.commands) == 1
-
-
-def test_no_docker_is_no_missing_image() -> None:
-    spark = fake_host({"image inspect": "Cannot connect to the Docker daemon"})
-    assert spark.run(image, root="/r", references=REFERENCES, size=1).did_error()
-    assert "Docker does not answer: Cannot connect" in spark.scripts()[-1]
-    assert not any("systemctl" in script for script in spark.scripts()[:-1])
-
-
 def test_a_missing_image_is_pulled_by_a_unit_and_a_failure_told() -> None:
     failed = '{"phase": "failed", "done": 0, "total": 1, "message": "The disk is full."}'
     spark = fake_host(
@@ -151,6 +138,7 @@ class TestLogin:
         monkeypatch.setattr(operations, "login_of", lambda _: pytest.fail("asked"))
         spark = fake_host({"image inspect": "present"})
         assert not spark.run(image, root="/r", references=REFERENCES, size=1).did_change()
+        assert len(spark.commands) == 1
 
 
 def test_packages_come_by_the_proxy() -> None:

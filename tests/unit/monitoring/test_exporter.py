@@ -1,16 +1,19 @@
-"""The units, and the node exporter."""
+"""The node exporter with its units, and what Prometheus keeps where two replicas share a Spark."""
 
-import subprocess
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from sparkwright.common.files import ManagedFile
 from sparkwright.common.placed import EXPORTER_DEFAULTS
 from sparkwright.common.ports import METRICS_PORT
 from sparkwright.fleet.fabric_plan import fabric_plan
+from sparkwright.fleet.fleet import Fleet, Replica, Spark
+from sparkwright.fleet.settings import Settings
 from sparkwright.monitoring.deploy import host_metrics, metrics_units
 from sparkwright.monitoring.node_exporter import (
     SOCKET,
@@ -19,6 +22,8 @@ from sparkwright.monitoring.node_exporter import (
     exporter_script,
     parse_exporter,
 )
+from sparkwright.monitoring.targets import prometheus_config, targets
+from tests.makers.shell import shell
 from tests.unit.driven import fake_host, said_of_file
 from tests.unit.units import said_of_units
 
@@ -56,7 +61,7 @@ def exporter_output(
 
 def test_the_script_reads_a_machine_without_anything(tmp_path: Path) -> None:
     script = exporter_script(str(tmp_path), {TIMER: [str(tmp_path / "none")], SOCKET: []})
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    done = shell(script)
     found = parse_exporter(done.stdout.splitlines())
     assert set(found.units) == {TIMER, SOCKET}
     assert not any(unit.active or unit.outdated for unit in found.units.values())
@@ -68,13 +73,7 @@ PROGRAMS = [ManagedFile(f"{ROOT}/bin/sparkwright-host", "program")]
 
 
 def metrics_run(unit: str | None, output: list[str], current: bool = False) -> list[str]:
-    """Return the commands that change a Spark: of a fake one, where all files are absent.
-
-    Args:
-        unit: what it is to be.
-        output: what the exporter's script prints.
-        current: its files are all there.
-    """
+    """Return the commands that change a Spark, whose files are `current` or all absent."""
     names = (unit, "spark-metrics.service") if unit else ()
     units = [ManagedFile(f"/etc/systemd/system/{name}", "x") for name in names]
     answers: dict[Any, Any] = {"@@listener": output}
@@ -148,3 +147,48 @@ def test_a_spark_that_changes_its_part_stops_the_other() -> None:
     off = "systemctl disable --quiet --now spark-metrics.timer"
     assert metrics_run(None, exporter_output(timer=RUNS)) == [off]
     assert metrics_run(SOCKET, exporter_output(timer=RUNS, socket=RUNS), current=True) == [off]
+
+
+FLEET = Fleet(
+    Path("sparks.yaml"),
+    {"a": Spark(ssh_hostname="192.0.2.1"), "b": Spark(ssh_hostname="192.0.2.2")},
+    {
+        "chat": Replica(recipe="x", sparks=["a"]),
+        "embed": Replica(recipe="y", sparks=["a"], port=8001),
+        "alone": Replica(recipe="x", sparks=["b"]),
+    },
+)
+# Values of `__name__` and `seat`, as Prometheus joins them.
+FIRST, SECOND, SPARKS = (
+    "spark_engine_active;",
+    "spark_engine_active;embed",
+    "spark_gpu_power_watts;",
+)
+
+
+def kept(replica: str) -> list[str]:
+    """Return which of them the job of a replica's host keeps."""
+    found = targets(FLEET, dict.fromkeys(FLEET.replicas, Settings()), lambda _: None)
+    jobs = yaml.safe_load(prometheus_config(found))["scrape_configs"]
+    (job,) = (each for each in jobs if each["job_name"] == f"{replica}-host")
+    drops = [each for each in job["metric_relabel_configs"] if each.get("action") == "drop"]
+    return [
+        each
+        for each in (FIRST, SECOND, SPARKS)
+        if not any(re.fullmatch(drop["regex"], each) for drop in drops)
+    ]
+
+
+def test_each_replica_has_its_own_engine_and_the_sparks_figures() -> None:
+    assert kept("chat") == [FIRST, SPARKS]
+    assert kept("embed") == [SECOND, SPARKS]
+    assert kept("alone") == [FIRST, SECOND, SPARKS]
+
+
+def test_two_doors_of_a_spark_have_two_ports() -> None:
+    found = targets(FLEET, dict.fromkeys(FLEET.replicas, Settings()), lambda _: None)
+    assert [each.address for each in found] == [
+        "192.0.2.1:8000",
+        "192.0.2.1:8001",
+        "192.0.2.2:8000",
+    ]

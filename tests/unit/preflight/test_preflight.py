@@ -1,4 +1,4 @@
-"""What the preflight says of a Spark."""
+"""What the preflight says of a Spark, and the plan of what serves on it."""
 
 import time
 from dataclasses import replace
@@ -9,10 +9,11 @@ import pytest
 from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.host.survey import Listener, Survey, parse_survey
 from sparkwright.memory.known_checkpoints import nominal_load
+from sparkwright.memory.plan import plan_memory
 from sparkwright.preflight import deploy
 from sparkwright.preflight.deploy import Needs, preflight
 from sparkwright.preflight.preflight import findings
-from sparkwright.preflight.summary import Intent
+from sparkwright.preflight.summary import Intent, summary
 from sparkwright.recipe.loader import load_recipe
 from tests.makers.preflight import FIT, IMAGE, LAPTOP, MACHINES, NOW, PRO, SPARK, WANTED, machine
 from tests.unit.driven import fake_host
@@ -78,17 +79,6 @@ class TestClasses:
         else:
             assert found
             assert all(f"Set `hardware: {right}`" in each.remedy for each in found)
-
-    def test_a_card_has_memory_of_its_own_and_a_spark_has_not(self):
-        sharing = {name for name, each in HARDWARE.items() if each.unified}
-        assert sharing == {"gb10", "gb10-64gb", "lab"}
-
-    def test_a_spark_of_64_gb_is_no_gb10(self):
-        (finding,) = findings(MACHINES["Spark of 64 GB"][1], WANTED, NOW)
-        assert str(finding) == (
-            "error: 57.7 GiB of memory, gb10 has at least 112 GiB. Set `hardware: gb10-64gb` for "
-            "it in the inventory, and choose a recipe for gb10-64gb"
-        )
 
     def test_more_memory_than_the_class_has_is_no_harm(self):
         assert findings(FIT, replace(WANTED, hardware=HARDWARE["gb10-64gb"]), NOW) == []
@@ -255,3 +245,30 @@ def test_the_sum_of_two_engines_has_to_fit(share: float, fit: bool):
         assert "error: chat: gpu-memory-utilization 0.85 leaves" in said
         assert "the other engine, which takes 50.7 GiB" in said
         assert "error: embed: gpu-memory-utilization 0.4 leaves" in said
+
+
+RECIPE = load_recipe("qwen3.6-35b-nvidia")
+TOTAL = int(HARDWARE["gb10"].total_gib * GIB)
+
+
+@pytest.mark.parametrize(
+    ("serves", "free", "hold", "said"),
+    [
+        (None, 100, 480, "release new-1; nothing serves now"),
+        ("new-1", 20, 480, "release new-1; it is the one that serves now"),
+        ("old-1", 110, 480, "release new-1; old-1 serves until this one does"),
+        ("old-1", 20, 480, "old-1 serves now and ends first: the door holds requests for up to 48"),
+        ("old-1", 20, 0, "old-1 serves now and ends first: requests fail meanwhile"),
+    ],
+)
+def test_what_serves_and_whether_the_switch_has_a_gap(
+    serves: str | None, free: int, hold: int, said: str
+) -> None:
+    survey = replace(FIT, serves=serves, available=free * GIB)
+    plan = plan_memory(nominal_load(RECIPE.for_sparks(1), 1), TOTAL, True)
+    intent = Intent("chat", RECIPE.name, "new-1", 8000, ("m",), hold=hold)
+    assert said in "\n".join(summary(intent, survey, WANTED, plan))
+    # The engines of a pair have fixed ports: never two.
+    pair = plan_memory(nominal_load(RECIPE.for_sparks(2), 2), TOTAL, True)
+    text = "\n".join(summary(intent, survey, WANTED, pair))
+    assert ("until this one does" in text) is False

@@ -39,17 +39,14 @@ class TestRollback:
 
     HISTORY = "@@history\nold\nnew\n@@current\nreleases/new\n@@releases\nold\nnew\n@@switches"
 
-    def test_the_release_before_serves(self, said: list[str]) -> None:
-        result, driven = self.run(self.HISTORY)
+    @pytest.mark.parametrize(("named", "serves"), [(None, "old"), ("older", "older")])
+    def test_the_release_before_serves_or_the_one_that_a_rollout_names(
+        self, said: list[str], named: str | None, serves: str
+    ) -> None:
+        result, driven = self.run(self.HISTORY, release=named)
         assert result.did_succeed()
-        assert said == ["chat serves old again (before: new)."]
-        assert changes(driven)[-1].endswith("systemctl start switch@old.service")
-
-    def test_a_rollout_names_the_release(self, said: list[str]) -> None:
-        result, driven = self.run(self.HISTORY, release="older")
-        assert result.did_succeed()
-        assert said == ["chat serves older again (before: new)."]
-        assert changes(driven)[-1].endswith("systemctl start switch@older.service")
+        assert said == [f"chat serves {serves} again (before: new)."]
+        assert changes(driven)[-1].endswith(f"systemctl start switch@{serves}.service")
 
     def test_nothing_to_go_back_to(self) -> None:
         result, driven = self.run(self.HISTORY.replace("@@history\nold", "@@history"))

@@ -67,14 +67,6 @@ def test_what_deploys_add_to_daemon_json_goes_again(previous):
     assert without_ours(json.dumps(with_runtime), previous, OURS) in (previous, None)
 
 
-def test_what_the_owner_changed_since_then_stays():
-    now = {"log-opts": {"max-size": "9m", "max-file": "3"}, "mtu": 1400, "runtimes": NVIDIA}
-    assert json.loads(without_ours(json.dumps(now), "", OURS)) == {
-        "log-opts": {"max-size": "9m"},
-        "mtu": 1400,
-    }
-
-
 PROXIES = proxies({"http_proxy": "http://p:1", "https_proxy": "http://p:1", "no_proxy": "a,b"})
 OTHERS = {"http-proxy": "http://mine:2"}
 

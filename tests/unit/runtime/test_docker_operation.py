@@ -1,14 +1,18 @@
-"""Docker takes up its settings, and ends nobody's containers."""
+"""Docker takes up its settings, and ends nobody's containers; how its state is read."""
 
 import json
 import re
+from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
 
 from sparkwright.fleet.settings import AptRepository
-from sparkwright.runtime.daemon_json import merged, proxies, recorded, step
+from sparkwright.runtime.daemon_json import merged, proxies, recorded
 from sparkwright.runtime.deploy import docker
+from sparkwright.runtime.facts import ContainerRuntime
+from tests.makers.shell import program, shell
 from tests.unit.driven import Driven, fake_host
 
 OPTIONS = {"max-size": "50m", "max-file": "3"}
@@ -46,8 +50,40 @@ def done(host: Driven, **arguments: Any) -> list[str]:
     return [script for script in scripts if "systemctl" in script or "ctk" in script]
 
 
-def test_docker_as_it_should_be_is_left_alone() -> None:
-    assert done(spark(containers="open-webui ")) == []
+PROXY = {"http_proxy": "http://p:1", "https_proxy": "http://p:1", "no_proxy": "localhost"}
+BEHIND = merged(READY, OPTIONS, proxies(PROXY))
+RECORD = recorded(proxies(PROXY))
+START, RESTART = "systemctl start docker.service", "systemctl restart docker.service"
+
+
+@pytest.mark.parametrize(
+    ("host", "proxy", "commands", "said"),
+    [
+        (spark(containers="open-webui "), None, [], ""),
+        (spark(containers="open-webui ", changed=200), None, [], "would end open-webui"),
+        (spark(changed=200), None, [RESTART], ""),
+        # A runtime by an option of dockerd: both, in file and command line, would keep it down.
+        (spark(merged("{}", OPTIONS)), None, [], ""),
+        (spark(active="inactive", runtimes=""), None, [START], ""),
+        (spark(containers="vllm-a "), PROXY, [], "the proxy"),
+        (spark(containers="vllm-a "), PROXY, [], "would end vllm-a"),
+        (spark(BEHIND, proxies=(RECORD,)), PROXY, [], ""),
+        (spark(BEHIND, proxies=(RECORD,)), None, [RESTART], ""),
+        # It is not ours.
+        (spark(BEHIND), None, [], ""),
+    ],
+)
+def test_docker_is_restarted_where_that_is_needed_and_ends_nobody(
+    host: Driven,
+    proxy: dict[str, str] | None,
+    commands: list[str],
+    said: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert done(host, proxy=proxy or {}) == commands
+    assert said in caplog.text
+    if not commands and not said:
+        assert not any(">>" in script for script in host.scripts())
 
 
 def test_a_runtime_comes_by_a_reload_and_ends_nobody(caplog: pytest.LogCaptureFixture) -> None:
@@ -58,15 +94,6 @@ def test_a_runtime_comes_by_a_reload_and_ends_nobody(caplog: pytest.LogCaptureFi
     ]
     assert "Docker is not restarted, which would end open-webui, sync" in caplog.text
     assert "--data docker=restart" in caplog.text
-
-
-def test_log_options_wait_for_containers(caplog: pytest.LogCaptureFixture) -> None:
-    assert done(spark(containers="open-webui ", changed=200)) == []
-    assert "would end open-webui" in caplog.text
-
-
-def test_a_restart_that_ends_nobody_is_made() -> None:
-    assert done(spark(changed=200)) == ["systemctl restart docker.service"]
 
 
 def test_the_owners_word_counts() -> None:
@@ -81,32 +108,9 @@ def test_a_toolkit_that_was_missing_takes_no_restart() -> None:
     assert found[-1] == "systemctl reload docker.service"
 
 
-def test_a_runtime_by_an_option_of_dockerd_is_one() -> None:
-    """Both, in file and command line, would keep Docker from starting."""
-    assert done(spark(merged("{}", OPTIONS))) == []
-
-
 def test_a_runtime_that_only_the_last_start_knew_is_none() -> None:
     found = done(spark(merged("{}", OPTIONS), changed=200))
     assert found[0] == "nvidia-ctk runtime configure --runtime=docker"
-
-
-def test_docker_that_is_off_is_started() -> None:
-    assert done(spark(active="inactive", runtimes="")) == ["systemctl start docker.service"]
-
-
-@pytest.mark.parametrize("runtime", [True, False])
-@pytest.mark.parametrize("containers", [(), ("a",)])
-def test_nothing_ends_a_container_but_the_owners_word(
-    runtime: bool, containers: tuple[str, ...]
-) -> None:
-    how = step(active=True, log_options=True, runtime=runtime, containers=containers, wanted=False)
-    assert (how == "restart") == (not containers)
-
-
-PROXY = {"http_proxy": "http://p:1", "https_proxy": "http://p:1", "no_proxy": "localhost"}
-BEHIND = merged(READY, OPTIONS, proxies(PROXY))
-RECORD = recorded(proxies(PROXY))
 
 
 def test_a_proxy_is_recorded_as_ours_before_it_is_set() -> None:
@@ -118,18 +122,32 @@ def test_a_proxy_is_recorded_as_ours_before_it_is_set() -> None:
     assert host.scripts().index(written[0]) < host.scripts().index(put)
 
 
-def test_a_proxy_ends_no_engine(caplog: pytest.LogCaptureFixture) -> None:
-    assert done(spark(containers="vllm-a "), proxy=PROXY) == []
-    assert "would end vllm-a" in caplog.text
-    assert "the proxy" in caplog.text
+SCRIPT = ContainerRuntime().command("http://x", "/nonexistent")
 
 
-def test_a_proxy_that_is_set_is_left_alone() -> None:
-    host = spark(BEHIND, proxies=(RECORD,))
-    assert done(host, proxy=PROXY) == []
-    assert not any(">>" in script for script in host.scripts())
+def read(folder: Path, docker: str, systemctl: int) -> CompletedProcess[str]:
+    program(folder / "docker", docker)
+    program(folder / "systemctl", f"exit {systemctl}")
+    return shell(SCRIPT, folder, check=False)
 
 
-def test_a_proxy_that_is_no_longer_wanted_goes() -> None:
-    assert done(spark(BEHIND, proxies=(RECORD,))) == ["systemctl restart docker.service"]
-    assert done(spark(BEHIND)) == []
+@pytest.mark.parametrize("docker", ["exit 1", '[ "$1" = info ] && echo 28.1', "[ $1 = ps ]"])
+def test_a_docker_that_runs_and_does_not_answer_is_no_docker_without_containers(
+    tmp_path: Path, docker: str
+) -> None:
+    found = read(tmp_path, docker, systemctl=0)
+    assert (found.returncode, found.stdout) == (1, "")
+    assert found.stderr == "Docker runs, but does not answer: journalctl -u docker\n"
+
+
+def test_a_docker_that_does_not_run_has_no_containers(tmp_path: Path) -> None:
+    found = read(tmp_path, "exit 1", systemctl=3)
+    state = ContainerRuntime().process(found.stdout.splitlines())
+    assert (found.returncode, state.runtimes, state.containers) == (0, (), ())
+
+
+def test_the_runtimes_and_containers_of_a_docker_that_answers(tmp_path: Path) -> None:
+    info, running = r"printf '1\n2\n3\n4\nnvidia runc\n'", r"printf '1\tx\n2\ty\n'"
+    answers = f"case $1 in info) {info} ;; *) {running} ;; esac"
+    state = ContainerRuntime().process(read(tmp_path, answers, 0).stdout.splitlines())
+    assert (state.runtimes, state.containers) == (("nvidia", "runc"), ("x", "y"))

@@ -24,6 +24,11 @@ def said(serving: ServedReplica, changed: bool = True, inventory: Path = INVENTO
     return "\n".join(ending([serving], inventory, changed))
 
 
+def question(text: str) -> list[str]:
+    begin = text.index("curl ")
+    return shlex.split(text[begin : text.index("\n\n", begin)].replace("\\\n", " "))
+
+
 def test_address_and_names_come_first() -> None:
     first = said(CHAT).splitlines()[0]
     assert first == "chat serves qwen3.6-35b, qwen at http://10.0.0.5:8000/v1"
@@ -31,9 +36,7 @@ def test_address_and_names_come_first() -> None:
 
 
 def test_the_question_is_a_line_for_a_shell() -> None:
-    text = said(CHAT)
-    begin = text.index("curl ")
-    words = shlex.split(text[begin : text.index("\n\n", begin)].replace("\\\n", " "))
+    words = question(said(CHAT))
     assert words[:2] == ["curl", "http://10.0.0.5:8000/v1/chat/completions"]
     assert "Authorization: Bearer $(sparkwright keys show)" in words
     assert json.loads(words[-1])["model"] == "qwen3.6-35b"
@@ -74,8 +77,7 @@ def test_one_that_does_not_chat_is_asked_for_what_it_answers(
 ) -> None:
     texts = ServedReplica("texts", "http://10.0.0.5:8001", ("t",), keyed=False, answers=answers)
     text = said(texts)
-    begin = text.index("curl ")
-    words = shlex.split(text[begin : text.index("\n\n", begin)].replace("\\\n", " "))
+    words = question(text)
     assert words[1] == f"http://10.0.0.5:8001{path}"
     assert json.loads(words[-1]).keys() >= {"model", field}
     assert "OpenClaw" not in text

@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,76 +11,19 @@ import pytest
 
 from sparkwright.causes.thresholds import FAULT_BUSY, FAULT_MHZ, FAULT_WATTS
 from sparkwright.common.errors import PlanError
+from sparkwright.common.hardware import GIB
+from sparkwright.common.placed import unit_names
 from sparkwright.doctor.checkup import parse_checkup
 from sparkwright.doctor.gpu import GpuReading
 from sparkwright.doctor.signs import signs
 from sparkwright.engine.metrics import EngineLoad
 from sparkwright.run.options import RunOptions, options_of
-from sparkwright.status.status import Reading, SparkRow, parse_status, status_script
+from sparkwright.status.status import Reading, parse_status, status_script
 from sparkwright.status.table import as_json, table
 from sparkwright.status.warnings import warnings
-from tests.unit.doctor.test_checkup import output as checkup_output
-
-RELEASE = "lab-tiny-0a1b2c3d"
-GIB = 1024**3
-
-UNITS = f"""\
-Id=vllm@{RELEASE}.service
-ActiveState=active
-NRestarts=2
-NeedDaemonReload=no
-Job=
-StatusText=serving
-
-Id=vllm@lab-tiny-99999999.service
-ActiveState=activating
-NRestarts=0
-NeedDaemonReload=no
-Job=17
-StatusText=starting the engine"""
-SOUND = UNITS.split("\n\n")[0].replace("NRestarts=2", "NRestarts=0")
-# Two engines, as with data parallelism; drafts.
-COUNTERS = """\
-{time}
-vllm:num_requests_running{{engine="0",model_name="m"}} 3.0
-vllm:num_requests_running{{engine="1",model_name="m"}} 1.0
-vllm:num_requests_waiting{{engine="0",model_name="m"}} 2.0
-vllm:num_requests_waiting{{engine="1",model_name="m"}} 0.0
-vllm:kv_cache_usage_perc{{engine="0",model_name="m"}} 0.25
-vllm:kv_cache_usage_perc{{engine="1",model_name="m"}} 0.125
-vllm:prompt_tokens_total{{engine="0",model_name="m"}} {read}
-vllm:generation_tokens_total{{engine="0",model_name="m"}} {written}
-vllm:generation_tokens_total{{engine="1",model_name="m"}} 7.0
-vllm:spec_decode_num_draft_tokens_total{{engine="0",model_name="m"}} 200.0
-vllm:spec_decode_num_accepted_tokens_total{{engine="0",model_name="m"}} 126.0"""
-
-
-def output(**changes: str) -> list[str]:
-    """Return what the script prints on a Spark that serves, but for some sections."""
-    parts = {
-        "current": f"releases/{RELEASE}",
-        "enabled": f"vllm@{RELEASE}.service",
-        "share": "",
-        "switches": "",
-        "door": "",
-        "units": UNITS,
-        "release": '{"recipe": "lab-tiny", "port": 18001}',
-        "since": "@1795240000",
-        "first": COUNTERS.format(time="1795247431.25", read="100.0", written="1000.0"),
-        "gpu": "2405, 61.42, 67, 96, [N/A], [N/A]",
-        "clock limit": "",
-        "second": COUNTERS.format(time="1795247432.50", read="350.0", written="1050.0"),
-        "memory": "127601452\n54525952",
-        "disk": "1000000000000",
-        "door unit": "active",
-        "held": "0",
-        **changes,
-    }
-    return [line for name, text in parts.items() for line in [f"@@{name}", *text.splitlines()]]
-
-
-def row(reading: Reading | None, **changes: Any) -> SparkRow:
-    return replace(SparkRow("spark-a", "chat", "lab-tiny", 0, reading), **changes)
+from tests.makers.doctor import output as checkup_output
+from tests.makers.shell import shell
+from tests.makers.status import COUNTERS, RELEASE, SERVES, SOUND, UNITS, output, row
 
 
 def test_a_reading() -> None:
@@ -148,7 +90,7 @@ def test_an_incomplete_reading_is_an_error() -> None:
 
 def test_the_script_reads_a_machine_without_anything(tmp_path: Path) -> None:
     script = status_script(str(tmp_path / "nothing" / "here"))
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    done = shell(script)
     found = parse_status(done.stdout.splitlines())
     assert (found.release, found.load, found.since) == (None, None, None)
     assert found.memory_total > found.memory_available > 0
@@ -185,7 +127,6 @@ def test_the_table_has_a_line_for_each_spark() -> None:
     assert RELEASE in table([other])[1]
 
 
-SERVES = parse_status(output(units=SOUND))
 BUSY = replace(SERVES.load, kv_usage=0.99) if SERVES.load else None
 
 
@@ -296,3 +237,20 @@ def test_json_goes_to_a_file_or_to_standard_output(value: object) -> None:
         options_of({"json": value})
     told = [options_of({"json": each}).json_target for each in (None, "-", "s.json")]
     assert told == [None, "-", "s.json"]
+
+
+UNIT = Path(__file__).parents[3] / "files/host/gpu-clock.service"
+
+
+def test_what_is_stopped_is_reset_and_removed_with_the_rest() -> None:
+    assert "ExecStop=/usr/bin/env nvidia-smi --reset-gpu-clocks" in UNIT.read_text()
+    assert "gpu-clock.service" in unit_names()
+
+
+def test_status_shows_it() -> None:
+    reading = parse_status(output(**{"clock limit": "2200"}))
+    assert reading.clock_limit == 2200
+    assert "2405/2200" in table([row(reading)])[1]
+    assert '"gpu_clock_max_mhz": 2200' in as_json([row(reading)], 0)
+    assert SERVES.clock_limit is None
+    assert "2405/" not in table([row(replace(reading, clock_limit=None))])[1]

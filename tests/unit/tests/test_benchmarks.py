@@ -1,13 +1,17 @@
-"""What `make bench` makes of the output of tools."""
+"""What `make bench` makes of the output of tools, and the page that it writes."""
 
+import json
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.benchmarks.ansible import PLAYBOOK
 from tests.benchmarks.fleet import alike
-from tests.benchmarks.no_op import ANSIBLE, OURS, ratio
+from tests.benchmarks.no_op import AIMS, LOGIN, OURS
+from tests.benchmarks.page import PAGE, filled, no_op_table, write_page
 from tests.benchmarks.tools import (
     REQUIREMENTS,
     Cost,
@@ -60,9 +64,18 @@ def test_a_run_that_did_something_else_ends_the_benchmark(row: str, hosts: int) 
         check_unchanged(RESULTS.format(row), hosts)
 
 
-def test_output_without_results_ends_the_benchmark() -> None:
-    with pytest.raises(ToolError, match="no results"):
-        check_unchanged("--> Connecting to hosts...", 1)
+@pytest.mark.parametrize(
+    ("check", "output", "message"),
+    [
+        (check_unchanged, "--> Connecting to hosts...", "no results"),
+        (check_recap, "ERROR! the playbook: nothing.yaml could not be found", "no recap"),
+    ],
+)
+def test_output_of_another_kind_ends_the_benchmark(
+    check: Callable[[str, int], None], output: str, message: str
+) -> None:
+    with pytest.raises(ToolError, match=message):
+        check(output, 1)
 
 
 def test_a_playbook_that_changed_nothing_is_measured() -> None:
@@ -80,11 +93,6 @@ def test_a_playbook_that_did_something_else_ends_the_benchmark(
     with pytest.raises(ToolError, match=f"of {tasks} tasks on spark1: ") as found:
         check_recap(RECAP.format(word, changed, failed), tasks)
     assert ("Folders" in str(found.value)) == (word != "ok")
-
-
-def test_output_without_a_recap_ends_the_benchmark() -> None:
-    with pytest.raises(ToolError, match="no recap"):
-        check_recap("ERROR! the playbook: nothing.yaml could not be found", 1)
 
 
 def test_the_cost_of_a_command_includes_what_it_started() -> None:
@@ -132,5 +140,35 @@ def test_the_requirements_are_pinned_and_hashed() -> None:
     assert {"ansible-core", "mitogen"} <= machine().keys()
 
 
-def test_a_ratio_is_how_many_times_as_long_as_ours() -> None:
-    assert ratio({OURS: Cost(2, 0, 0), ANSIBLE: Cost(30, 0, 0)}, ANSIBLE) == 15
+def _cost(seconds: float) -> dict[str, float]:
+    return {"seconds": seconds, "cpu": seconds / 2, "memory": 2**20}
+
+
+def test_a_table_has_ratios_to_a_login_and_to_ours() -> None:
+    table = {LOGIN: _cost(0.5), OURS: _cost(2), "Ansible": _cost(30)}
+    rows = no_op_table("on a LAN", table, AIMS)
+    assert rows[-1] == f"| Ansible | 30.00 | 15.00 | 60.0 | 15.0 | {AIMS['Ansible']} |"
+
+
+def test_a_section_of_the_page_is_made_anew_and_all_else_stays() -> None:
+    page = "a\n<!-- x: by make bench -->\nold\n<!-- end of x -->\nz\n"
+    once = filled(page, "x", "new\n")
+    assert once == "a\n<!-- x: by make bench -->\n\nnew\n\n<!-- end of x -->\nz\n"
+    assert filled(once, "x", "new\n") == once
+    with pytest.raises(ValueError, match="y: by make bench"):
+        filled(page, "y", "new")
+
+
+def test_the_page_takes_the_figures_of_every_section(tmp_path: Path) -> None:
+    table = {LOGIN: _cost(0.5), OURS: _cost(2.25), "Ansible": _cost(30)}
+    no_op = {"rounds": 5, "aims": AIMS, "tasks": 27, "items": 70, "machine": {"kernel": "6.1"}}
+    far = {LOGIN: _cost(1), OURS: _cost(3.15), "Ansible": _cost(60)}
+    figures = {
+        "no-op": {**no_op, "tables": {"on a LAN": table, "far away": far}},
+        "fleet": {"1": _cost(2), "64": _cost(23)},
+    }
+    write_page(tmp_path, json.loads(json.dumps(figures)))
+    page = (tmp_path / PAGE.name).read_text()
+    for text in ("| ours | 2.25 |", "| 64 | 11.5 |", "takes 0.17 CPU"):
+        assert text in page
+    assert "a login takes 10 round trips, and a run of ours 18" in page

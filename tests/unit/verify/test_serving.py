@@ -1,7 +1,8 @@
-"""What verification says of a Spark that does not serve."""
+"""On which Sparks a test of verification runs, and what is said of one that does not serve."""
 
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import requests
@@ -9,6 +10,7 @@ import requests
 from sparkwright.common.command_line import PROGRAM_VARIABLE
 from sparkwright.run.spark import SparkTarget
 from sparkwright.verify.serving import client_of, unserved
+from sparkwright.verify.sparks import concerns
 
 UNIT = "vllm@chat-0a1b2c3d"
 
@@ -74,3 +76,32 @@ def test_what_test_certificate_proves_is_not_warned_of(recwarn, monkeypatch):
     data = {"spark": "spark-a", "hardware": "lab", "api_key": "none", "port": 8000, "tls": "own"}
     client_of(data, SparkTarget.of(data), "10.0.0.5")("GET", "/v1/models")
     assert not recwarn.list
+
+
+def spark(recipe: str | None, *ranks: str, rank: int | None = 0) -> dict[str, Any]:
+    return {"spark": "a", "hardware": "lab", "recipe": recipe, "ranks": ranks, "rank": rank}
+
+
+IDLE = spark(None, rank=None)
+ALONE = spark("lab-tiny", "a")
+HEAD = spark("lab-tiny", "a", "b")
+WORKER = spark("lab-tiny", "b", "a", rank=1)
+
+
+@pytest.mark.parametrize(
+    ("fixtures", "concerned"),
+    [
+        (["host"], [IDLE, ALONE, HEAD, WORKER]),
+        (["host", "release"], [ALONE, HEAD, WORKER]),
+        (["host", "fabric"], [HEAD, WORKER]),
+        (["host", "api", "release"], [ALONE, HEAD, WORKER]),
+        (["api", "release"], [ALONE, HEAD]),
+        (["client"], [ALONE, HEAD]),
+        (["address"], [ALONE, HEAD]),
+        (["api", "fabric", "release"], [HEAD]),
+    ],
+)
+def test_a_test_runs_where_its_fixtures_exist(
+    fixtures: list[str], concerned: list[dict[str, Any]]
+) -> None:
+    assert [each for each in (IDLE, ALONE, HEAD, WORKER) if concerns(fixtures, each)] == concerned

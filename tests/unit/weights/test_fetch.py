@@ -3,6 +3,7 @@
 import shutil
 from collections import namedtuple
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from hashlib import sha256
 from pathlib import Path
 
@@ -46,34 +47,31 @@ class Line:
             raise RetryableError("it broke", self.wait)
 
 
-def test_tries_are_spent_by_those_that_bring_nothing(waits: list[float], progress: Progress):
-    line = Line(failures=3, brings=0)
-    with pytest.raises(JobError, match="it broke, again and again: try later"):
-        retry(line.attempt, lambda: line.size, progress, "it", delays=(1, 2))
-    assert waits == [1, 2]
-    assert progress.message == ""
-
-
-def test_tries_begin_anew_where_one_has_brought_something(waits: list[float], progress: Progress):
-    line = Line(failures=50, brings=ENOUGH)
-    retry(line.attempt, lambda: line.size, progress, "it", delays=(1, 2))
-    assert waits == [1] * 50
-
-
-def test_tries_that_bring_enough_together_count_as_one_that_does(
-    waits: list[float], progress: Progress
+@pytest.mark.parametrize(
+    ("line", "delays", "waited", "fails"),
+    [
+        # Tries are spent by those that bring nothing, or next to nothing.
+        *((Line(10**9, brings), (1, 2), [1, 2], True) for brings in (0, 1, -1)),
+        # They begin anew where one, or several together, have brought enough.
+        (Line(50, ENOUGH), (1, 2), [1] * 50, False),
+        (Line(4, ENOUGH // 2), (1, 2), [1, 1, 2, 1], False),
+        # A server may ask for a longer wait.
+        (Line(2, 0, wait=2), (1, 4), [2, 4], False),
+    ],
+)
+def test_how_often_and_after_how_long_it_is_tried_again(
+    waits: list[float],
+    progress: Progress,
+    line: Line,
+    delays: tuple[int, ...],
+    waited: list[int],
+    fails: bool,
 ):
-    line = Line(failures=4, brings=ENOUGH // 2)
-    retry(line.attempt, lambda: line.size, progress, "it", delays=(1, 2))
-    assert waits == [1, 1, 2, 1]
-
-
-@pytest.mark.parametrize("brings", [0, 1, -1])
-def test_a_byte_a_try_is_nothing(waits: list[float], progress: Progress, brings: int):
-    line = Line(failures=10**9, brings=brings)
-    with pytest.raises(JobError):
-        retry(line.attempt, lambda: line.size, progress, "it", delays=(1, 2))
-    assert waits == [1, 2]
+    said = "it broke, again and again: try later"
+    with pytest.raises(JobError, match=said) if fails else nullcontext():
+        retry(line.attempt, lambda: line.size, progress, "it", delays=delays)
+    assert waits == waited
+    assert progress.message == ""
 
 
 def test_bytes_that_are_taken_back_are_counted_once(waits: list[float], progress: Progress):
@@ -86,12 +84,6 @@ def test_bytes_that_are_taken_back_are_counted_once(waits: list[float], progress
     with pytest.raises(JobError):
         retry(attempt, lambda: sizes[0], progress, "it", delays=(1, 2))
     assert waits == [1, 2]
-
-
-def test_a_server_may_ask_for_a_longer_wait(waits: list[float], progress: Progress):
-    line = Line(failures=2, brings=0, wait=2)
-    retry(line.attempt, lambda: 0, progress, "it", delays=(1, 4))
-    assert waits == [2, 4]
 
 
 class Server:

@@ -1,11 +1,15 @@
-"""The weights operation on a host that answers as a Spark would; the rest: test_fetch_weights."""
+"""The weights operation and the share's units; what the units do: tests/component/fetch."""
 
 import json
 from hashlib import sha256
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sparkwright.fleet.fabric_plan import fabric_plan
 from sparkwright.release.lock import CheckpointLock, LockedFile, places
+from sparkwright.weights.deploy import share_units
 from sparkwright.weights.operations import weights
 from sparkwright.weights.weights import manifest_text, parse_folders
 from tests.unit.driven import Driven, fake_host
@@ -47,7 +51,16 @@ def answers(
     }
 
 
-RIGHT = sha256(manifest_text(LOCKED, ENDPOINT).encode()).hexdigest()
+def manifest(*places: Any, **share: str) -> str:
+    return sha256(manifest_text(LOCKED, *places, **share).encode()).hexdigest()
+
+
+RIGHT = manifest(ENDPOINT)
+SHARE = "http://192.168.100.11:29502"
+COPIED = manifest(share=f"{SHARE}/weights/model")
+COPY = {"root": "/r", "share": SHARE, "checkpoints": {"model": LOCKED}, "verify": False}
+FETCH = {**ARGUMENTS, "verify": False}
+ELSEWHERE = ("/home/it/hub", "/mnt/nas")
 
 
 def units(driven: Driven) -> list[str]:
@@ -67,12 +80,37 @@ def test_the_time_of_a_change_is_exact(printed: str, nanoseconds: int) -> None:
     assert folder.files["config.json"].mtime_ns == nanoseconds
 
 
-def test_a_folder_as_it_was_verified_costs_one_command() -> None:
-    spark = fake_host(answers(manifest=RIGHT, files=FILES))
-    assert not spark.run(weights, **ARGUMENTS, verify=False).did_change()
+def test_the_manifest_names_where_files_may_be() -> None:
+    folders = {"/home/it/hub/models--lab--tiny/blobs", "/mnt/nas/lab/tiny"}
+    assert folders < {*places("lab/tiny", "model", ELSEWHERE)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "known"),
+    [
+        (FETCH, RIGHT),
+        (COPY, COPIED),
+        (
+            {**FETCH, "elsewhere": ELSEWHERE},
+            manifest(ENDPOINT, places("lab/tiny", "model", ELSEWHERE)),
+        ),
+    ],
+    ids=["of the hub", "of the head", "of an owner"],
+)
+def test_a_folder_as_it_was_verified_costs_one_command(
+    arguments: dict[str, Any], known: str
+) -> None:
+    spark = fake_host(answers(manifest=known, files=FILES))
+    assert not spark.run(weights, **arguments).did_change()
     assert len(spark.commands) == 1
+    # A new manifest alone starts nothing.
+    spark = fake_host(answers(manifest="0" * 64, files=FILES))
+    assert spark.run(weights, **arguments).did_change()
+    assert units(spark) == ["systemctl stop weights@model.service"]
+    assert not fake_host().run(weights, **{**arguments, "checkpoints": {}}).did_change()
 
 
+@pytest.mark.parametrize(("arguments", "known"), [(FETCH, RIGHT), (COPY, COPIED)])
 @pytest.mark.parametrize(
     "files",
     [
@@ -84,87 +122,20 @@ def test_a_folder_as_it_was_verified_costs_one_command() -> None:
     ],
     ids=["missing", "shortened", "touched", "replaced", "one too many"],
 )
-def test_what_differs_is_fetched_by_the_unit(files: list[str]) -> None:
+def test_what_differs_is_fetched_by_the_unit(
+    arguments: dict[str, Any], known: str, files: list[str]
+) -> None:
     failed = json.dumps({"phase": "failed", "done": 0, "total": 0, "message": "The hub is gone."})
-    spark = fake_host(answers(manifest=RIGHT, files=files, active="failed", job=failed))
-    assert spark.predicts_change(weights, **ARGUMENTS, verify=False)
-    result = spark.run(weights, **ARGUMENTS, verify=False)
-    assert units(spark) == ["systemctl daemon-reload && systemctl start weights@model.service"]
-    assert result.did_error()
-    assert "model: The hub is gone." in spark.scripts()[-1]
-
-
-def test_a_dry_run_only_looks() -> None:
-    spark = fake_host({"folder\\t": "folder\tmodel"})
-    assert spark.predicts_change(weights, **ARGUMENTS, verify=False)
-    assert not units(spark)
-
-
-def test_a_new_manifest_alone_starts_nothing() -> None:
-    spark = fake_host(answers(manifest="0" * 64, files=FILES))
-    assert spark.run(weights, **ARGUMENTS, verify=False).did_change()
-    assert units(spark) == ["systemctl stop weights@model.service"]
-
-
-def test_verify_forgets_the_record() -> None:
-    done = json.dumps({"phase": "done", "done": 13, "total": 13, "message": ""})
-    spark = fake_host(answers(manifest=RIGHT, files=FILES, job=done))
-    assert spark.run(weights, **ARGUMENTS, verify=True).did_change()
-    looks = ("show -P ActiveState", "folder")
-    begun = [s for s in spark.scripts() if not any(word in s for word in looks)]
-    assert begun == [
-        "systemctl stop weights@model.service",
-        "rm -f /r/model/.sparkwright.json",
-        "install -d -m 755 /r/model",
-        "case $(systemctl show --value --property=ActiveState weights@model.service ) in "
-        "inactive | failed) python3 -B /r/bin/sparkwright-host hand-over /r/model / "
-        "&& python3 -B /r/bin/sparkwright-host link-weights /r model ;; esac",
-        "systemctl daemon-reload && systemctl start weights@model.service",
-    ]
-
-
-def test_a_job_that_was_stopped_says_where_to_look() -> None:
-    spark = fake_host(answers(manifest=RIGHT, files=FILES[1:]))
-    assert spark.run(weights, **ARGUMENTS, verify=False).did_error()
-    assert "weights@model.service ended before its work was done" in spark.scripts()[-1]
-
-
-ELSEWHERE = ("/home/it/hub", "/mnt/nas")
-
-
-def test_the_manifest_names_where_files_may_be() -> None:
-    folders = ["/home/it/hub/models--lab--tiny/blobs", "/mnt/nas/lab/tiny"]
-    told = sha256(manifest_text(LOCKED, ENDPOINT, places("lab/tiny", "model", ELSEWHERE)).encode())
-    assert {*folders} < {*places("lab/tiny", "model", ELSEWHERE)}
-    spark = fake_host(answers(manifest=told.hexdigest(), files=FILES))
-    result = spark.run(weights, **ARGUMENTS, verify=False, elsewhere=ELSEWHERE)
-    assert not result.did_change()
-
-
-SHARE = "http://192.168.100.11:29502"
-COPIED = sha256(manifest_text(LOCKED, share=f"{SHARE}/weights/model").encode()).hexdigest()
-COPY = {"root": "/r", "share": SHARE, "checkpoints": {"model": LOCKED}, "verify": False}
-
-
-def test_a_copy_as_it_was_verified_costs_one_command() -> None:
-    worker = fake_host(answers(manifest=COPIED, files=FILES))
-    assert not worker.run(weights, **COPY).did_change()
-    assert len(worker.commands) == 1
-
-
-def test_what_the_worker_lacks_comes_from_the_head_by_the_same_unit() -> None:
-    failed = json.dumps({"phase": "failed", "done": 0, "total": 0, "message": "The cable is cut."})
-    worker = fake_host(answers(manifest=COPIED, files=FILES[1:], active="failed", job=failed))
-    assert worker.predicts_change(weights, **COPY)
-    assert worker.run(weights, **COPY).did_error()
-    assert units(worker) == ["systemctl daemon-reload && systemctl start weights@model.service"]
-    assert "model: The cable is cut." in worker.scripts()[-1]
-
-
-def test_the_head_copies_nothing() -> None:
-    head = fake_host()
-    assert not head.run(weights, **{**COPY, "checkpoints": {}}).did_change()
-    assert head.commands == []
+    for job, said in (
+        (failed, "model: The hub is gone."),
+        ("", "weights@model.service ended before its work was done"),
+    ):
+        spark = fake_host(answers(manifest=known, files=files, active="failed", job=job))
+        assert spark.predicts_change(weights, **arguments)
+        assert not units(spark)
+        assert spark.run(weights, **arguments).did_error()
+        assert units(spark) == ["systemctl daemon-reload && systemctl start weights@model.service"]
+        assert said in spark.scripts()[-1]
 
 
 def test_a_copied_manifest_names_no_hub() -> None:
@@ -173,10 +144,15 @@ def test_a_copied_manifest_names_no_hub() -> None:
     assert manifest["files"] == json.loads(manifest_text(LOCKED, ENDPOINT))["files"]
 
 
-def test_a_run_says_where_a_checkpoint_has_come_from(caplog: pytest.LogCaptureFixture) -> None:
-    told = "3 files copied from /mnt/nas"
-    done = json.dumps({"phase": "done", "done": 13, "total": 13, "message": told})
-    with caplog.at_level("INFO", "pyinfra"):
-        verified = fake_host(answers(manifest=RIGHT, files=FILES, job=done))
-        verified.run(weights, **ARGUMENTS, verify=True)
-    assert f"model: complete, {told}" in caplog.text
+SUBNETS = ("192.168.100.0/24", "192.168.101.0/24")
+
+
+def test_it_listens_on_the_fabric_and_knows_the_worker() -> None:
+    plan = fabric_plan("a", ["a", "b"], SUBNETS, mtu=9000, bandwidth_minimum=80)
+    texts = {Path(file.path).name: file.text for file in share_units("/r", plan)}
+    assert "ListenStream=192.168.100.11:29502\nFreeBind=yes" in texts[
+        "fabric-share.socket"
+    ].replace("# The fabric may come up later than this.\n", "")
+    service = texts["fabric-share.service"]
+    assert "/r/bin/sparkwright-host serve-files /r 192.168.100.12 192.168.101.12\n" in service
+    assert "InaccessiblePaths=/r/secrets " in service

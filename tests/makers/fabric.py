@@ -1,0 +1,62 @@
+"""Sparks with a fabric, and what is found wrong with one."""
+
+from dataclasses import replace
+from ipaddress import IPv4Interface, IPv4Network
+
+from sparkwright.common.hardware import HARDWARE
+from sparkwright.common.placed import NETPLAN
+from sparkwright.fabric.check import fabric_findings
+from sparkwright.fabric.state import FabricState, Netdev, NetplanFile, Rdma, Route
+from sparkwright.fleet.fabric_plan import fabric_plan, netplan_text
+
+GB10 = HARDWARE["gb10"]
+PORT_0, PORT_1 = GB10.fabric_ports
+SUBNETS = ("192.168.100.0/24", "192.168.101.0/24")
+RANKS = ("spark-b", "spark-a")
+PLAN = fabric_plan("spark-a", RANKS, SUBNETS, 9000, 80)
+
+UP = Netdev(up=True, carrier=True, speed=200_000, mtu=1500, mac="")
+UNPLUGGED = replace(UP, carrier=False, speed=None)
+
+
+def spark(number=1, **netdevs):
+    """A Spark from the factory, cabled in port 0; `netdevs` replaces single interfaces."""
+    found = dict.fromkeys(PORT_0, UP) | dict.fromkeys(PORT_1, UNPLUGGED) | netdevs
+    found = {
+        name: replace(netdev, mac=f"4c:bb:47:00:0{number}:0{place}")
+        for place, (name, netdev) in enumerate(found.items())
+        if netdev
+    }
+    return FabricState(
+        netdevs=found,
+        addresses=(("enP7s7", IPv4Interface("192.168.1.20/24")),),
+        routes=(Route("enP7s7", None), Route("enP7s7", IPv4Network("192.168.1.0/24"))),
+        netplan=(NetplanFile("/etc/netplan/01-lan.yaml", "root:600", LAN),),
+        profiles=(),
+        rdma={
+            name: Rdma(device, "1", "ACTIVE", "Ethernet", ())
+            for name, device in zip(PORT_0, ("rocep1s0f0", "roceP2p1s0f0"), strict=True)
+        },
+        tool=True,
+        record="",
+        guarded=False,
+        reach={},
+    )
+
+
+LAN = "network: {version: 2, ethernets: {enP7s7: {dhcp4: true}}}"
+A, B = PORT_0
+
+
+def found(own, peer=None):
+    return [str(finding) for finding in fabric_findings(PLAN, GB10, own, peer or spark(2))]
+
+
+def set_up(port, text=None):
+    """A Spark with its fabric in force in a port."""
+    own = spark(**dict.fromkeys(port, replace(UP, mtu=9000)))
+    return replace(
+        own,
+        addresses=tuple(zip(port, map(IPv4Interface, PLAN.interfaces), strict=True)),
+        netplan=(NetplanFile(NETPLAN, "root:600", text or netplan_text(PLAN, port)),),
+    )
