@@ -11,7 +11,7 @@ from sparkwright.recipe.recipe import Recipe
 from sparkwright.recipe.trust import needs
 from sparkwright.release.command import Place, serve_arguments
 from tests.makers.gateway import SPARKS, fleet_of
-from tests.unit.recipe.test_recipe import good, problems, put
+from tests.makers.recipe import good, problems, put
 
 CHECKPOINTS = {
     "model": {"repo": "owner/model", "folder": "model"},

@@ -8,6 +8,7 @@ import yaml
 from sparkwright.recipe.loader import RECIPES as PROJECT_RECIPES
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.recipe.recipe import Recipe
+from tests.makers.recipe import good, put
 from tests.recipes.catalogue import (
     CHOICE,
     CHOSEN,
@@ -21,7 +22,6 @@ from tests.recipes.catalogue import (
     written_readme,
 )
 from tests.recipes.choices import CHOICES, recipe_of
-from tests.unit.recipe.test_recipe import good, put
 
 
 def recipe(folder: Path, **changes: object) -> Recipe:

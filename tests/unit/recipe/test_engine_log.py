@@ -8,9 +8,9 @@ import pytest
 from sparkwright.engine.phases import phase
 from sparkwright.recipe.engine_log import at_level
 from sparkwright.run.spark import SparkTarget
+from tests.makers.recipe import problems
 from tests.makers.release import lock, recipe, release
 from tests.published import published
-from tests.unit.recipe.test_recipe import problems
 
 LOGS = Path(__file__).parents[1] / "logs"
 

@@ -3,47 +3,13 @@
 from pathlib import Path
 
 import pytest
-import yaml
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from sparkwright.common.errors import PlanError
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.recipe.recipe import Memory, Recipe
 from sparkwright.recipe.values import reserved_folders
-from tests.unit.unplaced import unplaced
-
-
-def good() -> dict[str, object]:
-    return {
-        "description": "A model.",
-        "source": "nowhere",
-        "proven": "By nobody.",
-        "vllm": "0.33.0",
-        "hardware": ["gb10"],
-        "sparks": [1],
-        "image": "example.org/vllm:1",
-        "checkpoints": {
-            "model": {"repo": "owner/model", "folder": "model"},
-            "drafter": {"repo": "owner/drafter", "folder": "drafter"},
-        },
-        "served_names": ["model"],
-        "args": {"max-model-len": 4096},
-        "env": {"VLLM_LOGGING_LEVEL": "INFO"},
-        "start_timeout": 60,
-    }
-
-
-def put(folder: Path, data: dict[str, object], name: str = "try") -> Path:
-    path = folder / f"{name}.yaml"
-    path.write_text(yaml.safe_dump(data, sort_keys=False, allow_unicode=True))
-    return path
-
-
-def problems(folder: Path, **changes: object) -> list[str]:
-    path = put(folder, {**good(), **changes})
-    with pytest.raises(PlanError) as caught:
-        load_recipe("try", folder)
-    return unplaced(caught.value.problems, path)
+from tests.makers.recipe import good, problems, put
 
 
 def test_a_recipe_has_its_files_name(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from sparkwright.common.errors import PlanError
 from sparkwright.recipe.loader import load_recipe
-from tests.unit.recipe.test_recipe import good, problems, put
+from tests.makers.recipe import good, problems, put
 
 OWN = {"extends": "base", "description": "Another.", "source": "here", "proven": "By us."}
 

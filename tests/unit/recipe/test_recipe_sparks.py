@@ -9,7 +9,7 @@ from sparkwright.common.schema import parse
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.recipe.recipe import BySparks
 from sparkwright.recipe.values import FABRIC_ENVIRONMENT
-from tests.unit.recipe.test_recipe import good, problems, put
+from tests.makers.recipe import good, problems, put
 
 
 @pytest.mark.parametrize("variable", FABRIC_ENVIRONMENT)

@@ -7,7 +7,7 @@ import pytest
 
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.recipe.rules import doubts
-from tests.unit.recipe.test_recipe import good, problems, put
+from tests.makers.recipe import good, problems, put
 
 MTP = {"method": "mtp", "num_speculative_tokens": 2}
 NESTED = {"text_config": {"rope_parameters": {"rope_type": "yarn"}}}

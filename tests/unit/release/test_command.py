@@ -19,8 +19,8 @@ from sparkwright.release.command import (
 )
 from tests.clock import patience
 from tests.commands import sparkwright
+from tests.makers.recipe import good
 from tests.makers.release import NASTY
-from tests.unit.recipe.test_recipe import good
 
 # What shells do things with, one by one and in the company of others.
 # What an engine of one Spark has whatever its recipe says.
