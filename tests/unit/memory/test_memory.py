@@ -5,38 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.common.hardware import GIB, HARDWARE
-from sparkwright.host.survey import parse_survey
+from sparkwright.common.hardware import GIB
 from sparkwright.memory.check import LEAST
 from sparkwright.memory.check import WANTED as WANTED_FREE
 from sparkwright.memory.flags import flags
 from sparkwright.memory.known_checkpoints import checkpoint_data, nominal_load
-from sparkwright.memory.plan import MemoryPlan, Weights, load_of, plan_memory
+from sparkwright.memory.plan import Weights, load_of
 from sparkwright.preflight.deploy import Needs, preflight
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.release.lock import CheckpointLock, Lock, LockedFile, checkpoint_key
 from tests.commands import sparkwright
+from tests.makers.memory import BF16, CARD, MTP, PAIR, planned
 from tests.makers.preflight import SPARK, WANTED
 from tests.unit import gpu_memory
 from tests.unit.driven import fake_host
 from tests.unit.seed_memory import rows
 
 DOCS = Path(__file__).parents[3] / "docs" / "memory.md"
-SURVEY = parse_survey(SPARK.splitlines())
-BF16, MTP = "qwen3.5-35b", "qwen3.5-122b-nvfp4-mtp"
-CARD, PAIR = "qwen3.5-35b-nvfp4-rtx-5090", "qwen3.8-flash-next-b12x-pair"
-MILLION = 1_048_576
-
-
-def planned(recipe: str, vllm: str | None = None, sparks: int = 1, **args: object) -> MemoryPlan:
-    """Plan a recipe with other options, by a vLLM of another version."""
-    base = load_recipe(recipe).for_sparks(sparks)
-    given = {name.replace("_", "-"): value for name, value in args.items()}
-    merged = {name: value for name, value in (base.args | given).items() if value is not None}
-    changed = base.model_copy(update={"args": merged, "judged_by": vllm or base.judge})
-    hardware = HARDWARE[base.hardware[0]]
-    total = int(hardware.total_gib * GIB)
-    return plan_memory(nominal_load(changed, sparks), total, hardware.unified)
 
 
 def test_the_docs_say_how_many_published_figures_are_met():

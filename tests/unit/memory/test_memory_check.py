@@ -8,17 +8,12 @@ from typing import Any
 import pytest
 
 from sparkwright.common.hardware import GIB, HARDWARE, Hardware
-from sparkwright.host.survey import parse_survey
 from sparkwright.memory.check import judge, memory_findings
 from sparkwright.memory.known_checkpoints import checkpoint_data, nominal_load
 from sparkwright.memory.plan import Load, MemoryPlan, Weights, plan_memory
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.recipe.recipe import Recipe
-from tests.makers.preflight import SPARK
-from tests.unit.memory.test_memory import BF16, CARD, MTP, planned
-
-SURVEY = parse_survey(SPARK.splitlines())
-MILLION = 1_048_576
+from tests.makers.memory import BF16, CARD, MILLION, MTP, SURVEY, planned
 
 
 def _is_planned(name: str) -> bool:

@@ -11,8 +11,7 @@ from sparkwright.memory.known_checkpoints import nominal_load
 from sparkwright.memory.plan import MIB, Load
 from sparkwright.memory.sharing import engine_bytes, sized, sum_findings
 from sparkwright.recipe.loader import load_recipe, recipe_names
-from tests.unit.memory.test_memory import BF16, CARD
-from tests.unit.memory.test_memory_check import SURVEY
+from tests.makers.memory import BF16, CARD, SURVEY
 
 GB10 = HARDWARE["gb10"]
 SMALL = "qwen3.6-35b-nvidia"
