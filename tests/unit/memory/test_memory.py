@@ -73,22 +73,17 @@ class TestFlags:
         assert (plan.flags.utilization, plan.flags.prefix_caching) == (share, caching)
         assert plan.flags.graphs_in_share is in_share
 
-    def test_defaults_follow_the_memory(self):
+    def test_defaults_follow_the_memory_the_checkpoint_and_the_environment(self):
+        assert planned(CARD).flags.release == (0, 18, 0)
+        assert planned(CARD).flags.graphs_in_share
+        # A checkpoint with scales has an fp8 cache.
+        assert planned("qwen3.6-35b-nvidia", kv_cache_dtype=None).flags.number_bytes == 1
+        assert planned(BF16).flags.number_bytes == 2
+        assert planned(BF16, enforce_eager=True).graphs == 0
         recipe = load_recipe("qwen3.5-35b-fp8-community").model_copy(update={"vllm": "0.28.0"})
         shape = checkpoint_data("Qwen/Qwen3.5-35B-A3B").shape
         assert flags(recipe, shape, 121 * GIB, sparks=1).sequences == 1024
         assert flags(recipe, shape, 31 * GIB, sparks=1).sequences == 256
-
-    def test_the_environment_decides_on_graphs(self):
-        assert planned(CARD).flags.release == (0, 18, 0)
-        assert planned(CARD).flags.graphs_in_share
-
-    def test_a_checkpoint_with_scales_has_an_fp8_cache(self):
-        assert planned("qwen3.6-35b-nvidia", kv_cache_dtype=None).flags.number_bytes == 1
-        assert planned(BF16).flags.number_bytes == 2
-
-    def test_eager_makes_no_graphs(self):
-        assert planned(BF16, enforce_eager=True).graphs == 0
 
 
 class TestWeights:
@@ -119,15 +114,10 @@ class TestWeights:
     def test_the_table_has_the_size_of_its_files(self, repo, size):
         assert checkpoint_data(repo).shape.table_bytes == pytest.approx(size, rel=1e-4)
 
-    def test_two_sparks_share_them(self):
-        assert planned(MTP, sparks=2).weights == planned(MTP).weights // 2
-
     def test_the_mtp_head_is_loaded_where_it_drafts(self):
         draft = {"method": "mtp", "num_speculative_tokens": 1}
         more = planned(BF16, speculative_config=draft).weights - planned(BF16).weights
         assert more == 2 * checkpoint_data("Qwen/Qwen3.5-35B-A3B").shape.mtp_parameters
-
-    def test_the_mtp_head_may_be_asked_for_in_json(self):
         draft = '{"method": "mtp", "num_speculative_tokens": 3}'
         assert planned(BF16, speculative_config=draft).flags.drafted == 3
 
@@ -135,9 +125,9 @@ class TestWeights:
         plan = planned("qwen3.6-35b-nvfp4-dflash")
         assert plan.drafter == 905_000_000
         assert plan.cache.groups == 7
-
-    def test_two_sparks_share_a_drafter_too(self):
+        # Two Sparks share it, and the weights.
         assert planned("qwen3.6-35b-nvfp4-dflash", sparks=2).drafter == 905_000_000 // 2
+        assert planned(MTP, sparks=2).weights == planned(MTP).weights // 2
 
 
 def test_a_lock_says_how_large_it_is():
