@@ -65,12 +65,7 @@ def test_pages_know_how_long_at_the_most(page: str) -> None:
 
 def test_a_clean_host_and_one_with_a_door_are_told_apart() -> None:
     clean = [
-        "@@installed",
-        "@@stray",
-        "@@elsewhere",
-        "@@taken",
-        "@@there",
-        "@@files",
+        *("@@installed", "@@stray", "@@elsewhere", "@@taken", "@@there", "@@files"),
         *said_of_units({"door.service": ""}),
         "@@running",
     ]

@@ -45,18 +45,12 @@ def test_an_engine_gets_its_cache_in_bytes_and_a_share_that_is_what_it_takes() -
     again = nominal_load(given, 1)
     assert engine_bytes(again, GB10) == pytest.approx(engine_bytes(own, GB10), abs=MIB)
     assert sized(again, GB10).args == given.args
-
-
-def test_a_size_of_the_recipes_own_is_kept() -> None:
+    # A size of the recipe's own is kept. vLLM would wait in vain for nine tenths to be free.
     own = load(SMALL, gpu_memory_utilization=0.9, kv_cache_memory_bytes=4 * GIB)
     given = sized(own, GB10)
     assert given.options.kv_cache_memory_bytes == 4 * GIB
-    # vLLM would wait in vain for nine tenths to be free.
     assert given.options.gpu_memory_utilization < 0.5
-
-
-def test_what_cannot_be_planned_stays_as_it_is() -> None:
-    own = load(SMALL)
+    # What cannot be planned stays as it is.
     assert sized(shapeless(own), GB10) == own.recipe
     assert sized(own, HARDWARE["lab"]) == own.recipe
     assert engine_bytes(own, HARDWARE["lab"]) is None
