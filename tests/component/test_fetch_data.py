@@ -15,9 +15,9 @@ from sparkwright.release.resolve import resolve_checkpoint
 from tests.component.servers import serving
 from tests.lab.hub import add_commit, stats
 from tests.lab.hub.server import Hub
+from tests.makers.recipe import good
 from tests.makers.release import MODEL_CONFIG
 from tests.recipes.add_model import main
-from tests.unit.recipe.test_recipe import good
 
 REPO, DRAFTER = "owner/new-model", "owner/new-drafter"
 WEIGHTS = bytes(12_345)

@@ -5,7 +5,7 @@ from typing import Any
 from sparkwright.recipe.recipe import Recipe
 from sparkwright.release.lock import CheckpointLock, ImageLock, Lock, LockedFile
 from sparkwright.release.release import Ranks, Release, make_release
-from tests.unit.recipe.test_recipe import good
+from tests.makers.recipe import good
 
 COMMIT, DIGEST = "c" * 40, "sha256:" + "d" * 64
 CONFIG = "sha256:" + "f" * 64

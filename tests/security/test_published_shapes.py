@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from sparkwright.common.errors import PlanError
 from tests.component.repository import RECIPE
+from tests.makers.vllm_project import TEXT
 from tests.published import published
-from tests.unit.recipe.published.test_vllm_project import TEXT
 
 WHOLE = {"sparkrun": (RECIPE, ""), "vllm": (TEXT, "large")}
 SCALARS = st.one_of(

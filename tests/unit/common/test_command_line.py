@@ -95,11 +95,6 @@ def test_the_next_command_is_spelled_as_this_one(
     assert next_line("keys show") == keys
 
 
-def test_what_a_person_has_typed(typed: pytest.MonkeyPatch) -> None:
-    typed.setattr(sys, "argv", ["/bin/pyinfra", "inventory/lab.py", "deploys/x.py"])
-    assert typed_line() == "pyinfra inventory/lab.py deploys/x.py"
-
-
 def test_an_installed_pyinfra_has_sparkwright_beside_it(
     typed: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -120,6 +115,8 @@ def test_what_is_handed_on(typed: pytest.MonkeyPatch) -> None:
         PROGRAM_VARIABLE: "sparkwright -i lab",
         LINE_VARIABLE: "sparkwright -i lab clean --data 'a=b c'",
     }
+    typed.setattr(sys, "argv", ["/bin/pyinfra", "inventory/lab.py", "deploys/x.py"])
+    assert typed_line() == "pyinfra inventory/lab.py deploys/x.py"
 
 
 def test_the_verbs_that_pyinfra_has_are_the_deploys() -> None:

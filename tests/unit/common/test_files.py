@@ -81,13 +81,6 @@ def test_a_program_is_put_over_another_whatever_the_run_shows(
         assert (tmp_path / "new").read_bytes() == content
 
 
-def test_a_directory_may_be_a_link_to_one(tmp_path: Path) -> None:
-    (tmp_path / "disk").mkdir(mode=0o755)
-    (tmp_path / "root").symlink_to("disk")
-    entry = Directory(f"{tmp_path}/root", **OWNER)
-    assert not this_machine(root=str(tmp_path)).run(managed_files, entries=[entry]).did_change()
-
-
 def test_another_kind_of_thing_fails_before_any_change(tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()
     entries = [
@@ -112,9 +105,7 @@ def test_absent_and_unreadable_differ(tmp_path: Path) -> None:
     entry = ManagedFile(f"{tmp_path}/plain/below", "text")
     assert obstacle(entry, below) == f"{entry.path} cannot be read: Not a directory."
     assert obstacle(entry, FileState("absent")) is None
-
-
-def test_a_file_whose_content_is_not_told_is_unreadable() -> None:
+    # So is a file whose content is not told.
     (state,) = FileStates().parse(["stat\tregular file\troot\troot\t600\t/r/key"]).values()
     assert (state.kind, state.detail) == ("unreadable", "permission denied")
     assert obstacle(ManagedFile("/r/key", "text"), state)
@@ -128,3 +119,8 @@ def test_a_link_to_nothing_is_one_and_leads_to_nothing(tmp_path: Path) -> None:
         states = host.get_fact(FileStates, paths=[other], links=[link])
     assert (states[link].kind, states[link].detail) == ("link", "none")
     assert states[other].kind == "absent"
+    # A directory may be a link to one.
+    (tmp_path / "disk").mkdir(mode=0o755)
+    (tmp_path / "root").symlink_to("disk")
+    entry = Directory(f"{tmp_path}/root", **OWNER)
+    assert not this_machine(root=str(tmp_path)).run(managed_files, entries=[entry]).did_change()

@@ -86,13 +86,13 @@ def test_a_fault_is_told_in_three_lines_and_kept_in_a_file(
     assert not any(each in file.read_text() for each in (key, own, password))
 
 
-def test_without_a_folder_there_is_no_file(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_few_files_are_kept_and_none_without_a_folder(
+    state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     state.touch()
     guarded(raising(ValueError()))
     assert "The details could not be written to a file (" in capsys.readouterr().err
-
-
-def test_few_files_are_kept(state: Path) -> None:
+    state.unlink()
     state.mkdir()
     for number in range(30):
         (state / f"error-2026{number:02}.txt").touch()

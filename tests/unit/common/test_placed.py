@@ -16,8 +16,8 @@ from sparkwright.host.deploy import folders
 from sparkwright.host.operations.files import managed_files
 from sparkwright.host.operations.packages import install
 from sparkwright.host.operations.services import sysctl
+from tests.makers.recipe import problems
 from tests.unit.driven import fake_host, this_machine
-from tests.unit.recipe.test_recipe import problems
 
 PROJECT = Path(__file__).parents[3]
 NEW = "of-a-test"

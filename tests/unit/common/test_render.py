@@ -8,17 +8,12 @@ from jinja2 import UndefinedError
 from sparkwright.common.render import render, unit_file
 
 
-def test_a_name_without_a_value_is_an_error() -> None:
-    with pytest.raises(UndefinedError, match="'rot' is undefined"):
-        render("{{ rot }}", root="/r")
-
-
-def test_values_stay_as_they_are() -> None:
+def test_what_becomes_of_values_names_and_conditions() -> None:
     value = "{{ other }} <a href='$x'> 100%"
     assert render("say {{ value }}\n", value=value) == f"say {value}\n"
-
-
-def test_a_condition_takes_its_lines_with_it() -> None:
+    with pytest.raises(UndefinedError, match="'rot' is undefined"):
+        render("{{ rot }}", root="/r")
+    # A condition takes its lines with it.
     text = "a\n  {% if b %}\nb\n  {% endif %}\n{# Why. #}\nc\n"
     assert (render(text, b=True), render(text, b=False)) == ("a\nb\nc\n", "a\nc\n")
 

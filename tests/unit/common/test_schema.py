@@ -72,10 +72,11 @@ def test_nothing_is_converted(value: object) -> None:
     assert problem.startswith("f.yaml: leaves.a.size: found")
 
 
-def test_a_value_that_contains_itself() -> None:
+def test_values_without_an_end_are_cut() -> None:
     loop: list[object] = []
     loop.append(loop)
     assert "expected up to two words" in problems({"leaves": {}, "words": loop})[0]
+    assert len(shown("x" * 1000)) == 60
 
 
 @pytest.mark.parametrize("name", ["a", "a.b-c", "3", "qwen3.6-35b", "a" * 63])
@@ -86,20 +87,7 @@ def test_names_that_are_safe_everywhere(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "",
-        "A",
-        "a_b",
-        "-a",
-        "a-",
-        ".a",
-        "a.",
-        "a/b",
-        "..",
-        "a b",
-        "a;id",
-        "$(id)",
-        "a\n",
-        "ä",
+        *("", "A", "a_b", "-a", "a-", ".a", "a.", "a/b", "..", "a b", "a;id", "$(id)", "a\n", "ä"),
         "a" * 64,
     ],
 )
@@ -125,7 +113,3 @@ def test_of_many_names_the_nearest_are_listed() -> None:
     assert len(given) < 150
     assert "lab" not in given
     assert nearest("lab-tny", names).startswith("did you mean 'lab-tiny'? ")
-
-
-def test_long_values_are_cut() -> None:
-    assert len(shown("x" * 1000)) == 60

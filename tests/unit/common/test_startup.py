@@ -35,6 +35,15 @@ def test_the_phases_of_seed_004() -> None:
             "graphs_seconds": 15,
         }
     )
+    # A start is warm where nothing is compiled anew.
+    warm = [line for line in COLD if "Compiling" not in line]
+    (name,) = start_figures([(0, line) for line in warm])
+    assert name == WARM_START
+    # Times of the journal tell the rest.
+    kept = [(1000.0 + 10 * place, line) for place, line in enumerate(COLD)]
+    (found,) = start_figures(kept).values()
+    assert (found["init_seconds"], found["ready_seconds"]) == (10, 110)
+    assert start_figures([]) == {}
 
 
 def test_the_v2_model_runner_names_no_drafter() -> None:
@@ -55,25 +64,9 @@ def test_a_real_start_on_a_gpu() -> None:
     assert name == COLD_START
 
 
-def test_a_start_is_warm_where_nothing_is_compiled_anew() -> None:
-    warm = [line for line in COLD if "Compiling" not in line]
-    (name,) = start_figures([(0, line) for line in warm])
-    assert name == WARM_START
-
-
-def test_times_of_the_journal_tell_the_rest() -> None:
-    kept = [(1000.0 + 10 * place, line) for place, line in enumerate(COLD)]
-    (found,) = start_figures(kept).values()
-    assert (found["init_seconds"], found["ready_seconds"]) == (10, 110)
-
-
-def test_a_start_that_tells_nothing_has_no_figures() -> None:
-    assert start_figures([]) == {}
-    assert start_line(["noise"], {}) == ""
-
-
 def test_a_person_is_told_the_recipes_figures_beside() -> None:
     expected = {COLD_START: {"weights_seconds": 501.0, "compile_seconds": 43.1}, WARM_START: {}}
     assert start_line(COLD, expected) == (
         "weights 501 s (501), drafter 73 s, compile 43 s (43), autotune 10 s, graphs 15 s"
     )
+    assert start_line(["noise"], {}) == ""

@@ -1,7 +1,6 @@
 """Long problems on a terminal: broken between words."""
 
 import io
-from typing import Any
 
 import pytest
 
@@ -17,7 +16,9 @@ class Screen(io.StringIO):
         return True
 
 
-def test_lines_are_broken_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_has_lines_broken_between_words_and_a_file_each_problem_on_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     lines = wrapped(PROBLEMS, Screen()).split("\n")
     assert lines[-1] == "short"
@@ -25,8 +26,4 @@ def test_lines_are_broken_between_words(monkeypatch: pytest.MonkeyPatch) -> None
     assert all(len(line) <= 80 for line in lines if path not in line)
     assert all(line.startswith("  ") for line in lines[1:-1])
     assert " ".join(line.strip() for line in lines[:-1]) == PROBLEMS.partition("\n")[0]
-
-
-@pytest.mark.parametrize("stream", [io.StringIO()])
-def test_a_file_has_each_problem_on_a_line(stream: Any) -> None:
-    assert wrapped(PROBLEMS, stream) == PROBLEMS
+    assert wrapped(PROBLEMS, io.StringIO()) == PROBLEMS

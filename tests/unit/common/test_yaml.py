@@ -25,14 +25,22 @@ def written(tmp_path: Path, text: str | bytes) -> Path:
     return path
 
 
-@pytest.mark.parametrize("text", ["", "# only a comment\n", "---\n"])
-def test_an_empty_file_is_an_empty_mapping(tmp_path: Path, text: str) -> None:
-    assert load(written(tmp_path, text)) == {}
-
-
 def test_values_keep_their_types(tmp_path: Path) -> None:
     path = written(tmp_path, "a: {b: [1, 0.5, true, null, text, 0o17, 0x1F, -1e3, ~, '1', ]}\n")
     assert load(path) == {"a": {"b": [1, 0.5, True, None, "text", 15, 31, -1000.0, None, "1"]}}
+    for text in ("", "# only a comment\n", "---\n"):
+        assert load(written(tmp_path, text)) == {}
+    # A byte order mark is no content.
+    assert load(written(tmp_path, b"\xef\xbb\xbfa: 1\n")) == {"a": 1}
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="found no such file; expected a YAML file"):
+        load(tmp_path / "none.yaml")
+    with pytest.raises(PlanError, match="found a folder; expected a YAML file"):
+        load(tmp_path)
+    with pytest.raises(PlanError, match="cannot be read as UTF-8 text"):
+        load(Path("a\0b.yaml"))
 
 
 OLD = ["on", "Yes", "off", "NO", "y", "20:22", "2_2", "0b11", "2026-04-19", "=", "<<", "0x_1"]
@@ -120,31 +128,11 @@ def test_what_is_no_mapping_of_yaml(
     assert found in problem
 
 
-def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match="found no such file; expected a YAML file"):
-        load(tmp_path / "none.yaml")
-    with pytest.raises(PlanError, match="found a folder; expected a YAML file"):
-        load(tmp_path)
-
-
-def test_a_byte_order_mark_is_no_content(tmp_path: Path) -> None:
-    assert load(written(tmp_path, b"\xef\xbb\xbfa: 1\n")) == {"a": 1}
-
-
-def test_path_that_cannot_be():
-    with pytest.raises(PlanError, match="cannot be read as UTF-8 text"):
-        load(Path("a\0b.yaml"))
-
-
 @pytest.mark.parametrize(
     ("text", "problem", "placed"),
     [
         ("a:\n  b.c: {d: 1}\n", "a.b.c.d: found 1; expected 2", "2: a.b.c.d: found 1; expected 2"),
-        (
-            "a:\n- 1\n- on\n",
-            'a[1]: found "on"; x',
-            '3: a[1]: found "on"; x',
-        ),
+        ("a:\n- 1\n- on\n", 'a[1]: found "on"; x', '3: a[1]: found "on"; x'),
         ("a:\n- 1\n", "a[7]: found nothing; x", "1: a[7]: found nothing; x"),
         ("a: {}\n", "a.b: found nothing; x", "1: a.b: found nothing; x"),
         ("a: 1\n", "b: found nothing; x", " b: found nothing; x"),

@@ -120,10 +120,6 @@ def test_key_and_certificate_travel_by_standard_input_only(
     assert KEY not in everything + "".join(str(stdin) for _, stdin in host.commands)
 
 
-def test_a_door_that_is_as_planned_is_left_alone() -> None:
-    assert changes(settled(plan()), plan()) == []
-
-
 @pytest.mark.parametrize(
     ("section", "said", "expected"),
     [
@@ -145,12 +141,17 @@ def test_what_a_run_that_died_left_is_finished(
     assert changes(settled(plan(), **{section: said}), plan()) == expected
 
 
-def test_a_change_of_settings_is_a_reload_and_an_old_secret_goes(tmp_path: Path) -> None:
+def test_a_change_of_settings_is_a_reload_and_an_old_secret_goes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert changes(settled(plan()), plan()) == []
+    assert "needs no key" not in caplog.text
     tls = own_certificate(tmp_path)
     done = changes(settled(plan(certificate=tls)), plan(keys=None))
     assert "rm -f /r/door/keys" in done[-2]
     assert "rm -f /r/door/certificate.pem" in done[-2]
     assert done[-1] == "systemctl reload door.service"
+    assert "Port 8000 needs no key" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -166,13 +167,6 @@ def test_where_it_cannot_listen_nothing_is_changed(section: str, said: str, told
     assert result.did_error()
     (refusal,) = host.scripts()[1:]
     assert told in refusal
-
-
-def test_open_to_all_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    spark(settled(plan())).run(door, root=ROOT, plan=plan(), **TEXTS)
-    assert "needs no key" not in caplog.text
-    spark(settled(plan(keys=None))).run(door, root=ROOT, plan=plan(keys=None), **TEXTS)
-    assert "Port 8000 needs no key" in caplog.text
 
 
 def test_a_spark_that_is_no_head_has_no_door() -> None:

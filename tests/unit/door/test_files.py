@@ -31,13 +31,7 @@ def test_the_files_stand_without_a_running_door(tmp_path: Path) -> None:
     assert door.engines() == ["a-1"]
     door.forget("a-1")
     assert door.engines() == []
-    assert {file.name for file in (tmp_path / "door").iterdir()} == {
-        *("engines.cfg", "choice.map", "lock")
-    }
-
-
-def test_the_second_choice_moves_up(tmp_path: Path) -> None:
-    door = Door(tmp_path, tmp_path / "run")
+    # The second choice moves up.
     for name in ("a-1", "b-2"):
         door.offer(name)
     door.forget("a-1")
@@ -46,6 +40,9 @@ def test_the_second_choice_moves_up(tmp_path: Path) -> None:
     door.forget("c-3")
     door.offer("d-4")
     assert door.engines()[0] == "b-2"
+    assert {file.name for file in (tmp_path / "door").iterdir()} == {
+        *("engines.cfg", "choice.map", "lock")
+    }
 
 
 def test_a_door_without_files_knows_what_should_serve(tmp_path: Path) -> None:

@@ -118,13 +118,6 @@ def test_one_that_takes_long_is_named_while_it_runs(
     assert capfd.readouterr() == ("", said)
 
 
-def test_one_that_is_missing_is_named(tmp_path: Path) -> None:
-    said = refusal(given(tmp_path, "no-such-store", "show"))
-    assert "keys_command: found a command that cannot be run (No such file or dir" in said
-    (tmp_path / "text").write_text("x")
-    assert "cannot be run (Permission denied)" in refusal(given(tmp_path, str(tmp_path / "text")))
-
-
 @pytest.mark.parametrize("words", ["pass show", [], [1], ["pass", ""], {"pass": "show"}])
 def test_it_is_a_list_of_words(tmp_path: Path, words: object) -> None:
     path = given(tmp_path)
@@ -134,7 +127,11 @@ def test_it_is_a_list_of_words(tmp_path: Path, words: object) -> None:
     assert "expected a list of words, such as [pass, show, sparkwright/sparks]" in said
 
 
-def test_a_file_beside_it_is_refused(tmp_path: Path) -> None:
+def test_one_that_cannot_be_run_or_that_a_file_is_beside_is_refused(tmp_path: Path) -> None:
+    said = refusal(given(tmp_path, "no-such-store", "show"))
+    assert "keys_command: found a command that cannot be run (No such file or dir" in said
+    (tmp_path / "text").write_text("x")
+    assert "cannot be run (Permission denied)" in refusal(given(tmp_path, str(tmp_path / "text")))
     path = by(tmp_path, printing(KEY))
     keys_path(path).touch()
     said = refusal(path)

@@ -66,9 +66,6 @@ def test_units_and_answers_are_read():
     assert STATE.shares
     assert STATE.models == ("tiny", "small")
     assert problem(STATE, ["tiny", "small"]) is None
-
-
-def test_a_clean_host_has_nothing():
     clean = parse_engines(["@@current", "@@enabled", "", "@@share", "@@units"])
     assert (clean.current, clean.units, clean.models, clean.shares) == (None, {}, None, False)
 
@@ -119,9 +116,7 @@ def test_the_engines_of_two_replicas_are_told_apart():
     assert list(second.units) == ["old-00000000"]
     assert second.elsewhere == {"lab-tiny-12345678"}
     assert next(engine_differences(second, "old-00000000")).what == "current release"
-
-
-def test_what_fails_in_one_is_not_the_others():
+    # What fails in one is not the other's.
     told = '@@seat\n\n@@seats\n/r/releases/b-1/unit.json:  "seat": "embed"\n'
     told += "@@switches\nswitch@a-1.service\nswitch@b-1.service\n"
     told += "@@failed\nvllm@a-1.service\nswitch@b-1.service\n"

@@ -59,25 +59,12 @@ def test_both_twins(sysfs: Path) -> None:
         },
         [],
     )
-
-
-def test_a_device_that_programs_cannot_use_is_none(sysfs: Path) -> None:
-    for netdev in DEVICES:
-        device(sysfs, netdev, 3)
+    # A device that programs cannot use is none.
     (sysfs / DEVICES["enp1s0f0np0"] / "device/infiniband_verbs/uverbs0").rmdir()
     environment, warnings = fabric_environment(FOUND, sysfs)
     assert environment["NCCL_IB_HCA"] == "roceP2p1s0f0"
     assert environment["RDMA_OPTIONS"] == "--device /dev/infiniband/uverbs2"
     assert warnings == ["no active RDMA device on enp1s0f0np0: NCCL uses half of the fabric"]
-
-
-def test_docker_passes_on_what_is_set(sysfs: Path) -> None:
-    without, _ = fabric_environment(FOUND, sysfs)
-    for netdev in DEVICES:
-        device(sysfs, netdev, 3)
-    with_rdma, _ = fabric_environment(FOUND, sysfs)
-    assert {*without, *with_rdma} == {*FABRIC_ENVIRONMENT, "RDMA_OPTIONS"}
-    assert peer_link.PORT == LINK_PORT
 
 
 @pytest.mark.parametrize(("indexes", "expected"), [((5, 5), "5"), ((11, 11), "11"), ((3, 5), None)])
@@ -100,14 +87,14 @@ def test_without_rdma(sysfs: Path) -> None:
     assert warnings == [
         "no active RDMA device on enp1s0f0np0, enP2p1s0f0np0: NCCL uses TCP, which is much slower"
     ]
-
-
-def test_one_twin_without_rdma(sysfs: Path) -> None:
     device(sysfs, "enp1s0f0np0", 3)
     device(sysfs, "enP2p1s0f0np0", 3, state="1: DOWN")
-    environment, warnings = fabric_environment(FOUND, sysfs)
-    assert environment["NCCL_IB_HCA"] == "rocep1s0f0"
+    with_rdma, warnings = fabric_environment(FOUND, sysfs)
+    assert with_rdma["NCCL_IB_HCA"] == "rocep1s0f0"
     assert warnings == ["no active RDMA device on enP2p1s0f0np0: NCCL uses half of the fabric"]
+    # Docker passes on what is set.
+    assert {*environment, *with_rdma} == {*FABRIC_ENVIRONMENT, "RDMA_OPTIONS"}
+    assert peer_link.PORT == LINK_PORT
 
 
 def test_interfaces_by_address() -> None:

@@ -11,17 +11,13 @@ from host.engine.peer_link import Pair, join
 RIGHT = {"release": "tiny-1", "spark": "spark-b", "rank": 1}
 
 
-def head() -> Pair:
-    return Pair(Path("/r"), "tiny-1", 0, ("spark-a", "spark-b"), ("10.0.0.1", "10.0.0.2"))
-
-
-def worker() -> Pair:
-    return Pair(Path("/r"), "tiny-1", 1, ("spark-a", "spark-b"), ("10.0.0.1", "10.0.0.2"))
+def of_rank(rank: int) -> Pair:
+    return Pair(Path("/r"), "tiny-1", rank, ("spark-a", "spark-b"), ("10.0.0.1", "10.0.0.2"))
 
 
 def test_each_accepts_the_greeting_of_the_other() -> None:
-    assert head().objection(worker().hello) is None
-    assert worker().objection(head().hello) is None
+    assert of_rank(0).objection(of_rank(1).hello) is None
+    assert of_rank(1).objection(of_rank(0).hello) is None
 
 
 @pytest.mark.parametrize(
@@ -34,7 +30,7 @@ def test_each_accepts_the_greeting_of_the_other() -> None:
     ],
 )
 def test_no_other_one(change: dict[str, Any], said: str) -> None:
-    assert (head().objection(RIGHT | change) or "").startswith(said)
+    assert (of_rank(0).objection(RIGHT | change) or "").startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -66,5 +62,5 @@ def test_why_there_is_no_session_is_shown(
     monkeypatch.setattr(Pair, "tls", lambda _: None)
     monkeypatch.setattr(asyncio, "open_connection", fail)
     with pytest.raises(Enough):
-        asyncio.run(join(worker(), show))
+        asyncio.run(join(of_rank(1), show))
     assert shown[1].startswith(f"waiting for spark-a at 10.0.0.1: {said}")

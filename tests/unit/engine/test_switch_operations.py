@@ -70,24 +70,31 @@ def test_a_switch_is_a_job_of_the_spark() -> None:
     assert not any("vllm@" in script for script in changes(driven))
 
 
-def test_a_switch_under_way_is_joined() -> None:
+def test_a_switch_under_way_is_joined_and_another_ended_first() -> None:
     driven = spark(engines((NEW.id, "activating"), enabled="old", switches=NEW.id))
     serve(driven)
     assert changes(driven) == []
-
-
-def test_another_switch_is_ended_first() -> None:
     driven = spark(engines(("other", "activating"), enabled="old", switches="other"))
     serve(driven)
     first, *_, last = changes(driven)
     assert first == "systemctl stop --no-block switch@other.service"
     assert last.endswith(f"systemctl start switch@{NEW.id}.service")
+    driven = spark(engines(("old", "active"), enabled="old", current="old", switches=NEW.id))
+    assert driven.run(idle, root="/opt/x").did_succeed()
+    # An engine ends, boots no more, and has not failed.
+    forgiven = "{ systemctl reset-failed vllm@old.service 2>/dev/null || true; }"
+    assert changes(driven) == [
+        f"systemctl stop switch@{NEW.id}.service",
+        f"systemctl disable --quiet --now vllm@old.service && {forgiven}",
+        "rm /opt/x/current",
+    ]
 
 
 def test_what_does_not_serve_fails_with_what_it_said() -> None:
-    report = {"phase": "failed", "message": "it did not start: x", "restored": True}
-    driven = spark(FORMER, report, log=LOG)
-    assert not serve(driven).did_succeed()
+    report = {"phase": "failed", "message": "it did not start: x", "restored": True, "gap": 12.5}
+    driven, outcome = spark(FORMER, report, log=LOG), Outcome()
+    result = driven.run(serving, release=NEW, settings=SETTINGS, outcome=outcome)
+    assert result.did_error()
     said = driven.scripts()[-1]
     for part in (
         LOG,
@@ -97,6 +104,10 @@ def test_what_does_not_serve_fails_with_what_it_said() -> None:
         "Hint",
     ):
         assert part in said
+    assert (outcome.served, outcome.attempted, outcome.restored) == (False, True, True)
+    reason = "it did not start: x"
+    assert (outcome.previous, outcome.reason, outcome.gap) == ("old", reason, 12.5)
+    assert outcome.log == [LOG]
 
 
 def test_an_engine_that_is_active_and_silent_is_left_as_it_is() -> None:
@@ -107,24 +118,6 @@ def test_an_engine_that_is_active_and_silent_is_left_as_it_is() -> None:
     assert "stays off" not in said
 
 
-def off(release: str) -> str:
-    """Return the command by which an engine ends, boots no more, and has not failed."""
-    unit = f"vllm@{release}.service"
-    forgiven = f"{{ systemctl reset-failed {unit} 2>/dev/null || true; }}"
-    return f"systemctl disable --quiet --now {unit} && {forgiven}"
-
-
-def test_a_failure_is_told_to_who_asks() -> None:
-    outcome = Outcome()
-    report = {"phase": "failed", "message": "no", "restored": True, "gap": 12.5}
-    driven = spark(FORMER, report, log=LOG)
-    result = driven.run(serving, release=NEW, settings=SETTINGS, outcome=outcome)
-    assert result.did_error()
-    assert (outcome.served, outcome.attempted, outcome.restored) == (False, True, True)
-    assert (outcome.previous, outcome.reason, outcome.gap) == ("old", "no", 12.5)
-    assert outcome.log == [LOG]
-
-
 def test_the_other_of_a_pair_hears_of_a_switch_that_does_not_begin() -> None:
     """As on a Spark that shuts down: what it fails at is a command before anything is followed."""
     refused = {"systemctl daemon-reload && systemctl start": {"success": False}}
@@ -132,13 +125,3 @@ def test_the_other_of_a_pair_hears_of_a_switch_that_does_not_begin() -> None:
     driven.data["fake_responses"] |= refused
     assert driven.run(serving, release=NEW, settings=SETTINGS, outcome=outcome).did_error()
     assert (outcome.ended, outcome.served, outcome.reason) == (True, False, "it began no switch")
-
-
-def test_an_idle_spark_ends_a_switch_first() -> None:
-    driven = spark(engines(("old", "active"), enabled="old", current="old", switches=NEW.id))
-    assert driven.run(idle, root="/opt/x").did_succeed()
-    assert changes(driven) == [
-        f"systemctl stop switch@{NEW.id}.service",
-        off("old"),
-        "rm /opt/x/current",
-    ]

@@ -11,6 +11,24 @@ from tests.makers.engine import FORMER, REPORT, spark
 from tests.makers.release import pair
 
 
+class Head:
+    """A Spark that gives one answer after another."""
+
+    def __init__(self, answers: list[str]) -> None:
+        self.name, self.data = "head", {"_sudo": True}
+        self.answers = iter(answers)
+        self.stopped: list[tuple[str, bool]] = []
+
+    def get_fact(self, fact: Any, **_: Any) -> Any:
+        return fact().process(next(self.answers).split("\n"))
+
+    def log(self, *_: object) -> None:
+        pass
+
+    def run_shell_command(self, command: Any, _sudo: bool) -> None:
+        self.stopped.append((command.get_raw_value(), _sudo))
+
+
 def test_the_other_of_a_pair_ends_its_switch_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """One whose peer has failed would wait for it until its time is over."""
     monkeypatch.setattr(engine, "POLL_SECONDS", 0)
@@ -24,24 +42,10 @@ def test_the_other_of_a_pair_ends_its_switch_too(monkeypatch: pytest.MonkeyPatch
         theirs = Outcome(ended=True, reason="no GPU", began=Outcome().began)
         monkeypatch.setitem(engine._last, (worker.name, ours.id), theirs)
         worker.data.spark = "b"
-        answers = iter(said)
-        outcome, stopped = Outcome(), []
-
-        class Head:
-            def __init__(self) -> None:
-                self.name, self.data = "head", {"_sudo": True}
-
-            def get_fact(self, fact: Any, **_: Any) -> Any:
-                return fact().process(next(answers).splitlines())
-
-            def log(self, *_: object) -> None:
-                pass
-
-            def run_shell_command(self, command: Any, _sudo: bool) -> None:
-                stopped.append((command.get_raw_value(), _sudo))
-
-        engine._follow(worker.state, Head(), "/opt/x", ours.id, worker, outcome)  # type: ignore
-    assert stopped == [(f"systemctl stop --no-block switch@{ours.id}.service", True)]
+        outcome = Outcome()
+        head = Head(said)
+        engine._follow(worker.state, head, "/opt/x", ours.id, worker, outcome)  # type: ignore
+    assert head.stopped == [(f"systemctl stop --no-block switch@{ours.id}.service", True)]
     assert (outcome.served, outcome.reason) == (False, "b: no GPU")
 
 
@@ -52,19 +56,9 @@ def test_the_log_of_a_switch_that_fails_within_a_look_is_read(
     monkeypatch.setattr(engine, "POLL_SECONDS", 0)
     failed = json.dumps(REPORT | {"phase": "failed", "message": "it ended"})
     log = "vllm: error: unrecognized arguments: --x\n-- cursor: s=1"
-    answers = iter(["active\n", f"inactive\n{failed}", f"inactive\n{failed}\n{log}"])
-
-    class Head:
-        name, data = "head", {"_sudo": True}
-
-        def get_fact(self, fact: Any, **_: Any) -> Any:
-            return fact().process(next(answers).split("\n"))
-
-        def log(self, *_: object) -> None:
-            pass
-
+    head = Head(["active\n", f"inactive\n{failed}", f"inactive\n{failed}\n{log}"])
     driven, outcome = spark(FORMER), Outcome()
     with driven.current() as worker:
-        engine._follow(worker.state, Head(), "/opt/x", pair(0).id, None, outcome)  # type: ignore
+        engine._follow(worker.state, head, "/opt/x", pair(0).id, None, outcome)  # type: ignore
     assert outcome.log == ["vllm: error: unrecognized arguments: --x"]
     assert (outcome.served, outcome.reason) == (False, "it ended")

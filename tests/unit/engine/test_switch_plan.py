@@ -48,26 +48,51 @@ def test_memory_is_read() -> None:
         parse_memory(["@@host", "@@gpu"])
 
 
-def test_an_engine_that_takes_most_of_a_spark_has_no_room_beside_another() -> None:
-    plan = settings("qwen3.6-35b-fp8")
-    assert is_beside(plan, SPARK)
-    assert not is_beside(plan, replace(SPARK, available=20 * GIB))
+CARD = replace(settings("qwen3.5-35b-nvfp4-rtx-5090", "rtx-5090"), load=None)
+FP8 = settings("qwen3.6-35b-fp8")
+SIZED = replace(FP8, load=None)
+LEFT = SPARK.available - 4 * GIB
 
 
-def test_what_must_stay_free_stays_free() -> None:
-    plan = replace(settings("qwen3.6-35b-fp8"), load=None)
-    assert is_beside(plan, SPARK, size=SPARK.available - 4 * GIB)
-    assert not is_beside(plan, SPARK, size=SPARK.available - 4 * GIB + 1)
+@pytest.mark.parametrize(
+    ("plan", "state", "size", "fits"),
+    [
+        # One that takes most of a Spark has no room beside another.
+        (FP8, SPARK, None, True),
+        (FP8, replace(SPARK, available=20 * GIB), None, False),
+        # What must stay free stays free.
+        (SIZED, SPARK, LEFT, True),
+        (SIZED, SPARK, LEFT + 1, False),
+        # A card has memory of its own.
+        (CARD, replace(SPARK, gpu_free=8 * GIB), 8 * GIB, True),
+        (CARD, replace(SPARK, gpu_free=8 * GIB), 8 * GIB + 1, False),
+        (CARD, SPARK, 1, False),
+        # What is not known is not tried.
+        (SIZED, SPARK, None, False),
+        # A pair is never two.
+        (settings("qwen3.6-35b-fp8", sparks=2), replace(SPARK, available=2**50), None, False),
+        (settings("lab-tiny", "lab"), replace(SPARK, available=4 * GIB), None, True),
+        (settings("lab-tiny", "lab"), replace(SPARK, available=4 * GIB - 1), None, False),
+    ],
+)
+def test_what_has_room_beside_another(
+    plan: SwitchSettings, state: MemoryState, size: int | None, fits: bool
+) -> None:
+    assert is_beside(plan, state, size=size) is fits
+
+
+def test_a_model_without_a_shape_is_not_tried_beside_another() -> None:
+    assert FP8.load
+    model = replace(FP8.load.checkpoints["model"], shape=None)
+    shapeless = replace(FP8.load, checkpoints={"model": model})
+    assert not is_beside(replace(FP8, load=shapeless), SPARK)
 
 
 def test_the_other_engine_of_a_spark_keeps_its_memory_while_it_is_down() -> None:
-    plan = replace(settings("qwen3.6-35b-fp8"), load=None)
-    left = SPARK.available - 4 * GIB
-    assert is_beside(plan, SPARK, size=left - 10 * GIB, reserved=10 * GIB)
-    assert not is_beside(plan, SPARK, size=left - 10 * GIB + 1, reserved=10 * GIB)
-    card = replace(settings("qwen3.5-35b-nvfp4-rtx-5090", "rtx-5090"), load=None)
+    assert is_beside(SIZED, SPARK, size=LEFT - 10 * GIB, reserved=10 * GIB)
+    assert not is_beside(SIZED, SPARK, size=LEFT - 10 * GIB + 1, reserved=10 * GIB)
     free = replace(SPARK, gpu_free=8 * GIB)
-    assert not is_beside(card, free, size=7 * GIB, reserved=2 * GIB)
+    assert not is_beside(CARD, free, size=7 * GIB, reserved=2 * GIB)
 
 
 def test_an_engine_that_exceeds_memory_with_the_other_one_is_not_started() -> None:
@@ -81,36 +106,9 @@ def test_an_engine_that_exceeds_memory_with_the_other_one_is_not_started() -> No
     assert why
     assert "the 10.0 GiB of the Spark's other replica" in why
     assert "`--limit` and its name" in why
-    card = replace(settings("qwen3.5-35b-nvfp4-rtx-5090", "rtx-5090"), load=None)
     total = int(HARDWARE["rtx-5090"].total_gib * GIB)
-    assert crowded(card, SPARK, total - GIB, GIB) is None
-    assert crowded(card, SPARK, total - GIB, GIB + 1)
-
-
-def test_a_card_has_memory_of_its_own() -> None:
-    plan = replace(settings("qwen3.5-35b-nvfp4-rtx-5090", "rtx-5090"), load=None)
-    assert is_beside(plan, replace(SPARK, gpu_free=8 * GIB), size=8 * GIB)
-    assert not is_beside(plan, replace(SPARK, gpu_free=8 * GIB), size=8 * GIB + 1)
-    assert not is_beside(plan, SPARK, size=1)
-
-
-def test_what_is_not_known_is_not_tried() -> None:
-    plan = settings("qwen3.6-35b-fp8")
-    assert plan.load
-    model = replace(plan.load.checkpoints["model"], shape=None)
-    shapeless = replace(plan.load, checkpoints={"model": model})
-    for load in (None, shapeless):
-        assert not is_beside(replace(plan, load=load), SPARK)
-
-
-def test_a_pair_is_never_two() -> None:
-    assert not is_beside(settings("qwen3.6-35b-fp8", sparks=2), replace(SPARK, available=2**50))
-
-
-def test_the_lab_holds_two() -> None:
-    lab = settings("lab-tiny", "lab")
-    assert is_beside(lab, replace(SPARK, available=4 * GIB))
-    assert not is_beside(lab, replace(SPARK, available=4 * GIB - 1))
+    assert crowded(CARD, SPARK, total - GIB, GIB) is None
+    assert crowded(CARD, SPARK, total - GIB, GIB + 1)
 
 
 def test_orders_keep_the_size_for_the_way_back() -> None:
@@ -134,9 +132,6 @@ def test_the_way_back() -> None:
     assert history("a", "b", "b").before == "a"
     assert history("a", current="b").before == "a"
     assert history("a", "b", under_way=("c",)).before == "b"
-
-
-def test_no_way_back() -> None:
     assert obstacle("x", history("a", "b")) is None
     assert obstacle("x", history()) == "There is nothing to go back to on x."
     assert obstacle("x", history("a")) == "There is nothing to go back to on x: only a has served."
@@ -176,15 +171,23 @@ def said(**values: object) -> SwitchReport:
         ({"phase": "failed", "message": "no GPU", "previous": None}, False, None, "no GPU"),
     ],
 )
-def test_what_a_switch_has_written_is_taken_over(
+def test_what_a_switch_has_written_is_taken_over_and_told(
     changes: dict[str, object], served: bool, restored: bool | None, reason: str
 ) -> None:
+    told = {
+        True: "old serves again; vllm@new stays off.",
+        False: "old does not serve now",
+        None: "vllm@new is off.",
+    }
     for beside in (True, False):
         outcome = Outcome()
         outcome.take(said(beside=beside, **changes))
         assert (outcome.served, outcome.restored, outcome.reason) == (served, restored, reason)
         assert outcome.previous == (REPORT | changes)["previous"]
         assert (outcome.beside, outcome.seconds, outcome.gap) == (beside, 30.0, 25.0)
+        if not served:
+            assert told[restored] in failure("new", outcome)
+            assert failure("new", outcome).endswith(": journalctl -u vllm@new -u switch@new")
 
 
 def test_what_is_told_on_the_way() -> None:
@@ -197,18 +200,3 @@ def test_what_is_told_on_the_way() -> None:
     assert line("draining", message="2 requests in flight").endswith("; 2 requests in flight")
     assert "on trial for 15 s" in line("trial", total=15)
     assert "old is to serve again" in line("returning")
-
-
-def test_what_is_told_in_the_end() -> None:
-    outcome = Outcome()
-    outcome.take(said(phase="failed", message="it ended", restored=True))
-    assert (outcome.served, outcome.restored, outcome.gap) == (False, True, 25.0)
-    assert "old serves again; vllm@new stays off." in failure("new", outcome)
-    outcome.take(said(phase="failed", message="it ended"))
-    assert "old does not serve now" in failure("new", outcome)
-    outcome.take(said(phase="failed", message="it ended", previous=None))
-    assert outcome.restored is None
-    assert "vllm@new is off." in failure("new", outcome)
-    assert failure("new", outcome).endswith(": journalctl -u vllm@new -u switch@new")
-    outcome.take(said(phase="done"))
-    assert (outcome.served, outcome.restored, outcome.reason) == (True, None, "")

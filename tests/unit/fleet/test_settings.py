@@ -151,6 +151,7 @@ def test_settings_are_found_among_all_that_is_known_of_a_host() -> None:
     [
         ({"tls_certificate": "a"}, "tls_certificate: found it without tls_key; expected both"),
         ({"tls_key": "a"}, "tls_key: found it without tls_certificate; expected both"),
+        ({"no_proxy": ("hub.lan",)}, "no_proxy: found it without proxy; expected both, or neither"),
         (
             {"tls": "own", "tls_certificate": "a", "tls_key": "b"},
             'tls: found "own" beside tls_certificate or tls_key; expected one of the two',
@@ -166,22 +167,15 @@ def test_settings_that_contradict_each_other_name_their_file(
     assert raised.value.problems == (f"{problem.partition(':')[0]}'s file: {problem}",)
 
 
-def test_whether_servers_speak_https() -> None:
+def test_what_follows_from_settings() -> None:
     assert not Settings().secured
     assert Settings(tls="own").secured
     assert Settings(tls_certificate="a", tls_key="b").secured
-
-
-def test_programs_reach_their_own_host_without_the_proxy() -> None:
     assert Settings().proxy_variables == {}
     behind = Settings(proxy="http://proxy.lan:3128", no_proxy=("hub.lan",))
     assert behind.proxy_variables == {
         "http_proxy": "http://proxy.lan:3128",
         "https_proxy": "http://proxy.lan:3128",
+        # Programs reach their own host without the proxy.
         "no_proxy": "hub.lan,localhost,127.0.0.1,::1",
     }
-
-
-def test_exceptions_of_a_proxy_that_is_not_there_are_a_mistake() -> None:
-    with pytest.raises(PlanError, match="no_proxy: found it without proxy; expected both"):
-        settings_of({"no_proxy": ("hub.lan",)})

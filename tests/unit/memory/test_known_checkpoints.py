@@ -26,7 +26,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_every_recipe_has_the_data_of_its_checkpoints():
+def test_every_recipe_has_the_data_of_its_checkpoints_and_reads_all():
     lacking = {
         recipe.name
         for recipe in RECIPES
@@ -34,9 +34,6 @@ def test_every_recipe_has_the_data_of_its_checkpoints():
         if checkpoint_data(checkpoint.repo) is None
     }
     assert not lacking, f"run: {ADD} {' '.join(sorted(lacking))}"
-
-
-def test_every_file_is_read_by_a_recipe():
     files = {path for path in MODELS.rglob("*") if path.is_file()}
     strange = files - {data_file(repo) for repo in NAMED}
     assert not strange, f"no recipe names them: {', '.join(map(str, strange))}"
@@ -49,10 +46,7 @@ def test_every_file_is_read_by_a_recipe():
         ("[" * 100_000, "expected JSON"),
         ("[]", "a.json: found []; expected"),
         ('{"size": "1", "source": "x", "config": {}}', 'size: found "1"; expected the bytes of'),
-        (
-            '{"size": 2000000000000000, "source": "x", "config": {}}',
-            "size: found 2000000000000000; expected",
-        ),
+        ('{"size": 2000000000000000, "source": "x", "config": {}}', "size: found 2000000000000000"),
     ],
     ids=["cut", "deep", "list", "text", "large"],
 )

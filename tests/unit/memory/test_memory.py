@@ -5,38 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.common.hardware import GIB, HARDWARE
-from sparkwright.host.survey import parse_survey
+from sparkwright.common.hardware import GIB
 from sparkwright.memory.check import LEAST
 from sparkwright.memory.check import WANTED as WANTED_FREE
 from sparkwright.memory.flags import flags
 from sparkwright.memory.known_checkpoints import checkpoint_data, nominal_load
-from sparkwright.memory.plan import MemoryPlan, Weights, load_of, plan_memory
+from sparkwright.memory.plan import Weights, load_of
 from sparkwright.preflight.deploy import Needs, preflight
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.release.lock import CheckpointLock, Lock, LockedFile, checkpoint_key
 from tests.commands import sparkwright
+from tests.makers.memory import BF16, CARD, MTP, PAIR, planned
 from tests.makers.preflight import SPARK, WANTED
 from tests.unit import gpu_memory
 from tests.unit.driven import fake_host
 from tests.unit.seed_memory import rows
 
 DOCS = Path(__file__).parents[3] / "docs" / "memory.md"
-SURVEY = parse_survey(SPARK.splitlines())
-BF16, MTP = "qwen3.5-35b", "qwen3.5-122b-nvfp4-mtp"
-CARD, PAIR = "qwen3.5-35b-nvfp4-rtx-5090", "qwen3.8-flash-next-b12x-pair"
-MILLION = 1_048_576
-
-
-def planned(recipe: str, vllm: str | None = None, sparks: int = 1, **args: object) -> MemoryPlan:
-    """Plan a recipe with other options, by a vLLM of another version."""
-    base = load_recipe(recipe).for_sparks(sparks)
-    given = {name.replace("_", "-"): value for name, value in args.items()}
-    merged = {name: value for name, value in (base.args | given).items() if value is not None}
-    changed = base.model_copy(update={"args": merged, "judged_by": vllm or base.judge})
-    hardware = HARDWARE[base.hardware[0]]
-    total = int(hardware.total_gib * GIB)
-    return plan_memory(nominal_load(changed, sparks), total, hardware.unified)
 
 
 def test_the_docs_say_how_many_published_figures_are_met():
@@ -88,22 +73,17 @@ class TestFlags:
         assert (plan.flags.utilization, plan.flags.prefix_caching) == (share, caching)
         assert plan.flags.graphs_in_share is in_share
 
-    def test_defaults_follow_the_memory(self):
+    def test_defaults_follow_the_memory_the_checkpoint_and_the_environment(self):
+        assert planned(CARD).flags.release == (0, 18, 0)
+        assert planned(CARD).flags.graphs_in_share
+        # A checkpoint with scales has an fp8 cache.
+        assert planned("qwen3.6-35b-nvidia", kv_cache_dtype=None).flags.number_bytes == 1
+        assert planned(BF16).flags.number_bytes == 2
+        assert planned(BF16, enforce_eager=True).graphs == 0
         recipe = load_recipe("qwen3.5-35b-fp8-community").model_copy(update={"vllm": "0.28.0"})
         shape = checkpoint_data("Qwen/Qwen3.5-35B-A3B").shape
         assert flags(recipe, shape, 121 * GIB, sparks=1).sequences == 1024
         assert flags(recipe, shape, 31 * GIB, sparks=1).sequences == 256
-
-    def test_the_environment_decides_on_graphs(self):
-        assert planned(CARD).flags.release == (0, 18, 0)
-        assert planned(CARD).flags.graphs_in_share
-
-    def test_a_checkpoint_with_scales_has_an_fp8_cache(self):
-        assert planned("qwen3.6-35b-nvidia", kv_cache_dtype=None).flags.number_bytes == 1
-        assert planned(BF16).flags.number_bytes == 2
-
-    def test_eager_makes_no_graphs(self):
-        assert planned(BF16, enforce_eager=True).graphs == 0
 
 
 class TestWeights:
@@ -134,15 +114,10 @@ class TestWeights:
     def test_the_table_has_the_size_of_its_files(self, repo, size):
         assert checkpoint_data(repo).shape.table_bytes == pytest.approx(size, rel=1e-4)
 
-    def test_two_sparks_share_them(self):
-        assert planned(MTP, sparks=2).weights == planned(MTP).weights // 2
-
     def test_the_mtp_head_is_loaded_where_it_drafts(self):
         draft = {"method": "mtp", "num_speculative_tokens": 1}
         more = planned(BF16, speculative_config=draft).weights - planned(BF16).weights
         assert more == 2 * checkpoint_data("Qwen/Qwen3.5-35B-A3B").shape.mtp_parameters
-
-    def test_the_mtp_head_may_be_asked_for_in_json(self):
         draft = '{"method": "mtp", "num_speculative_tokens": 3}'
         assert planned(BF16, speculative_config=draft).flags.drafted == 3
 
@@ -150,9 +125,9 @@ class TestWeights:
         plan = planned("qwen3.6-35b-nvfp4-dflash")
         assert plan.drafter == 905_000_000
         assert plan.cache.groups == 7
-
-    def test_two_sparks_share_a_drafter_too(self):
+        # Two Sparks share it, and the weights.
         assert planned("qwen3.6-35b-nvfp4-dflash", sparks=2).drafter == 905_000_000 // 2
+        assert planned(MTP, sparks=2).weights == planned(MTP).weights // 2
 
 
 def test_a_lock_says_how_large_it_is():

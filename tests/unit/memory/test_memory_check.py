@@ -8,17 +8,12 @@ from typing import Any
 import pytest
 
 from sparkwright.common.hardware import GIB, HARDWARE, Hardware
-from sparkwright.host.survey import parse_survey
 from sparkwright.memory.check import judge, memory_findings
 from sparkwright.memory.known_checkpoints import checkpoint_data, nominal_load
 from sparkwright.memory.plan import Load, MemoryPlan, Weights, plan_memory
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.recipe.recipe import Recipe
-from tests.makers.preflight import SPARK
-from tests.unit.memory.test_memory import BF16, CARD, MTP, planned
-
-SURVEY = parse_survey(SPARK.splitlines())
-MILLION = 1_048_576
+from tests.makers.memory import BF16, CARD, MILLION, MTP, SURVEY, planned
 
 
 def _is_planned(name: str) -> bool:
@@ -50,6 +45,12 @@ class TestFindings:
         (said,) = _said(planned(BF16, gpu_memory_utilization=0.95))
         assert said.startswith("error: gpu-memory-utilization 0.95 leaves 6.1 GiB to the host")
         assert said.endswith("Set gpu-memory-utilization to at most 0.86")
+        (said,) = _said(planned(MTP, "0.19.1", gpu_memory_utilization=0.90))
+        assert said.startswith("warning: gpu-memory-utilization 0.9 leaves 11.9 GiB to the host")
+        # Two Sparks need more.
+        (said,) = _said(planned(MTP, sparks=2, gpu_memory_utilization=0.80))
+        assert said.startswith("error: gpu-memory-utilization 0.8 leaves 24.3 GiB to the host, 6.9")
+        assert said.endswith("at most 0.77")
 
     def test_what_the_kernel_keeps_is_gone(self):
         load = nominal_load(load_recipe(BF16), 1)
@@ -57,15 +58,6 @@ class TestFindings:
         assert memory_findings(load, HARDWARE["gb10"], SURVEY) == []
         (finding,) = memory_findings(load, HARDWARE["gb10"], kept)
         assert "24.3 GiB to the host (9.3 kept by its kernel), 8.1 GiB" in finding.found
-
-    def test_little_for_the_host(self):
-        (said,) = _said(planned(MTP, "0.19.1", gpu_memory_utilization=0.90))
-        assert said.startswith("warning: gpu-memory-utilization 0.9 leaves 11.9 GiB to the host")
-
-    def test_two_sparks_need_more(self):
-        (said,) = _said(planned(MTP, sparks=2, gpu_memory_utilization=0.80))
-        assert said.startswith("error: gpu-memory-utilization 0.8 leaves 24.3 GiB to the host, 6.9")
-        assert said.endswith("at most 0.77")
 
     @pytest.mark.parametrize(
         ("option", "value"),
@@ -162,8 +154,7 @@ class TestFindings:
         for requests, kind in ((blocks + 60, "warning"), (2 * blocks, "error")):
             (said,) = _said(planned(BF16, max_num_seqs=requests, gpu_memory_utilization=0.7))
             assert said.startswith(f"{kind}: max-num-seqs {requests} exceeds the ")
-
-    def test_with_drafts_the_backend_decides(self):
+        # With drafts, the backend decides.
         (said,) = _said(planned(MTP, max_num_seqs=512))
         assert said.startswith("warning: max-num-seqs 512 exceeds the ")
         assert "vLLM may refuse to start" in said
@@ -180,8 +171,7 @@ class TestFindings:
         recipe = load_recipe("qwen3.6-35b-nvidia")
         unknown = recipe.model_copy(update={"vllm": "its image's own"})
         assert memory_findings(nominal_load(unknown, 1), HARDWARE["gb10"], SURVEY) == []
-
-    def test_the_lab_is_not_judged(self):
+        # The lab is not judged.
         load = Load(load_recipe("lab-tiny"), 1, {"model": Weights("tiny", 0, None)})
         assert memory_findings(load, HARDWARE["lab"], SURVEY) == []
 

@@ -11,8 +11,7 @@ from sparkwright.memory.known_checkpoints import nominal_load
 from sparkwright.memory.plan import MIB, Load
 from sparkwright.memory.sharing import engine_bytes, sized, sum_findings
 from sparkwright.recipe.loader import load_recipe, recipe_names
-from tests.unit.memory.test_memory import BF16, CARD
-from tests.unit.memory.test_memory_check import SURVEY
+from tests.makers.memory import BF16, CARD, SURVEY
 
 GB10 = HARDWARE["gb10"]
 SMALL = "qwen3.6-35b-nvidia"
@@ -46,18 +45,12 @@ def test_an_engine_gets_its_cache_in_bytes_and_a_share_that_is_what_it_takes() -
     again = nominal_load(given, 1)
     assert engine_bytes(again, GB10) == pytest.approx(engine_bytes(own, GB10), abs=MIB)
     assert sized(again, GB10).args == given.args
-
-
-def test_a_size_of_the_recipes_own_is_kept() -> None:
+    # A size of the recipe's own is kept. vLLM would wait in vain for nine tenths to be free.
     own = load(SMALL, gpu_memory_utilization=0.9, kv_cache_memory_bytes=4 * GIB)
     given = sized(own, GB10)
     assert given.options.kv_cache_memory_bytes == 4 * GIB
-    # vLLM would wait in vain for nine tenths to be free.
     assert given.options.gpu_memory_utilization < 0.5
-
-
-def test_what_cannot_be_planned_stays_as_it_is() -> None:
-    own = load(SMALL)
+    # What cannot be planned stays as it is.
     assert sized(shapeless(own), GB10) == own.recipe
     assert sized(own, HARDWARE["lab"]) == own.recipe
     assert engine_bytes(own, HARDWARE["lab"]) is None

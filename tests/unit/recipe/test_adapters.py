@@ -11,7 +11,7 @@ from sparkwright.recipe.recipe import Recipe
 from sparkwright.recipe.trust import needs
 from sparkwright.release.command import Place, serve_arguments
 from tests.makers.gateway import SPARKS, fleet_of
-from tests.unit.recipe.test_recipe import good, problems, put
+from tests.makers.recipe import good, problems, put
 
 CHECKPOINTS = {
     "model": {"repo": "owner/model", "folder": "model"},
@@ -84,13 +84,10 @@ def test_any_other_is_refused(tmp_path: Path, changes: object, expected: str) ->
     assert any(each.startswith(f"args.{expected}") for each in found), found
 
 
-def test_adapters_do_not_depend_on_the_number_of_sparks(tmp_path: Path) -> None:
+def test_they_do_not_depend_on_the_number_of_sparks_nor_come_at_run_time(tmp_path: Path) -> None:
     by_sparks = {1: {"args": {"lora-modules": ["x=${maths}"]}}}
     (found,) = problems(tmp_path, checkpoints=CHECKPOINTS, by_sparks=by_sparks)
     assert found.startswith("by_sparks.1.args.lora-modules: found adapters; expected them in the")
-
-
-def test_loading_them_at_run_time_needs_trust(tmp_path: Path) -> None:
     put(tmp_path, good() | {"env": {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}})
     (need,) = needs(load_recipe("try", tmp_path))
     assert need.name == "VLLM_ALLOW_RUNTIME_LORA_UPDATING"

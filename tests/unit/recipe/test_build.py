@@ -38,6 +38,10 @@ def test_the_name_stands_for_all_inputs(folders: Path) -> None:
     assert folder == "sparkwright/mine"
     assert len(digest) == 12
     assert build_name(build(COMMIT="a"), DIGEST, folders) == name
+    # Neither the tag of the base counts, nor what an editor leaves behind.
+    (folders / "mine/.Dockerfile.swp").write_bytes(b"b0VIM\xff")
+    other = ImageBuild(build="mine", base="example.org/vllm:2", args={"COMMIT": "a"})
+    assert build_name(other, DIGEST, folders) == name
     others = [
         build_name(build(COMMIT="b"), DIGEST, folders),
         build_name(build(COMMIT="a"), f"sha256:{'6' * 64}", folders),
@@ -45,16 +49,6 @@ def test_the_name_stands_for_all_inputs(folders: Path) -> None:
     (folders / "mine/a.py").write_text("print(1)\n")
     others.append(build_name(build(COMMIT="a"), DIGEST, folders))
     assert len({name, *others}) == 4
-
-
-def test_a_name_is_that_of_earlier_versions(folders: Path) -> None:
-    """A Spark that has such an image would build it once more, for an hour or two."""
-    assert build_name(build(COMMIT="a"), DIGEST, folders) == "sparkwright/mine:f28f2b617485"
-
-
-def test_the_tag_of_the_base_does_not_count(folders: Path) -> None:
-    other = ImageBuild(build="mine", base="example.org/vllm:2", args={"COMMIT": "a"})
-    assert build_name(other, DIGEST, folders) == build_name(build(COMMIT="a"), DIGEST, folders)
 
 
 @pytest.mark.parametrize(
@@ -78,12 +72,6 @@ def test_a_folder_that_is_no_build(folders: Path) -> None:
     assert "found no `ARG BASE`" in problem
     with pytest.raises(PlanError, match="found no other/Dockerfile"):
         build_files(build("other"), folders)
-
-
-def test_what_an_editor_leaves_behind_makes_no_other_image(folders: Path) -> None:
-    name = build_name(build(COMMIT="a"), DIGEST, folders)
-    (folders / "mine/.Dockerfile.swp").write_bytes(b"b0VIM\xff")
-    assert build_name(build(COMMIT="a"), DIGEST, folders) == name
 
 
 def test_a_file_that_is_no_text_travels_as_it_is(folders: Path) -> None:

@@ -8,19 +8,15 @@ import pytest
 from sparkwright.engine.phases import phase
 from sparkwright.recipe.engine_log import at_level
 from sparkwright.run.spark import SparkTarget
+from tests.makers.recipe import problems
 from tests.makers.release import lock, recipe, release
 from tests.published import published
-from tests.unit.recipe.test_recipe import problems
-
-LOGS = Path(__file__).parents[1] / "logs"
 
 
-def test_the_usual_level_changes_nothing() -> None:
+def test_what_each_level_makes_of_an_engine() -> None:
     assert at_level(recipe(), "INFO") == recipe()
     assert release(at_level(recipe(), "INFO")).id == release().id
-
-
-def test_a_quiet_engine_logs_no_requests_and_no_speeds() -> None:
+    assert at_level(recipe(), "DEBUG").env["VLLM_LOGGING_LEVEL"] == "DEBUG"
     quiet = at_level(recipe(), "WARNING")
     assert quiet.args["disable-uvicorn-access-log"] is True
     assert quiet.env["VLLM_LOG_STATS_INTERVAL"] == "3600"
@@ -46,10 +42,6 @@ def test_the_group_data_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     files = served.files
     assert "VLLM_LOG_STATS_INTERVAL=3600\n" in files["engine.env"]
     assert "--disable-uvicorn-access-log" in files["run"]
-
-
-def test_debugging() -> None:
-    assert at_level(recipe(), "DEBUG").env["VLLM_LOGGING_LEVEL"] == "DEBUG"
 
 
 @pytest.mark.parametrize(

@@ -199,6 +199,20 @@ def test_what_it_answers(put, model, words, answers):
         ([("ATOMIC_ADD: 1", "ATOMIC_ADD: $HOME")], 'found "$HOME"; expected the value itself'),
         ([("ATOMIC_ADD: 1", "ATOMIC_ADD:")], "found nothing; expected the value itself"),
         ([("defaults:\n", "defaults: x\nother:\n")], 'defaults: found "x"; expected a mapping'),
+        ([("z-lab/Qwen3.6-35B-A3B-DFlash", "/d")], "found /d, a folder of its author's"),
+        *(
+            ([("params: 35B", f"solo_only: {word}")], f"found {word}, which programs read diff")
+            for word in ("0731", "no", "20:22")
+        ),
+        # Images that a launcher builds.
+        *(
+            ([("ghcr.io/somebody/vllm:nightly", f"vllm-node\nbuild_args: {words}")], problem)
+            for words, problem in (
+                ("[--exp-b12x, --rebuild-vllm]", 'build_args[1]: found "--rebuild-vllm"'),
+                ("[--exp-b12x, --apply-vllm-pr, 634]", 'build_args[1]: found "--apply-vllm-pr"'),
+                ("[--exp-mxfp4]", 'build_args[0]: found "--exp-mxfp4"'),
+            )
+        ),
     ],
 )  # fmt: skip
 def test_what_cannot_be_carried_over(put, changes, problem):
@@ -223,19 +237,6 @@ def test_images_that_a_launcher_pulls(put, container, arguments, image):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        ("[--exp-b12x, --rebuild-vllm]", 'build_args[1]: found "--rebuild-vllm"'),
-        ("[--exp-b12x, --apply-vllm-pr, 634]", 'build_args[1]: found "--apply-vllm-pr"'),
-        ("[--exp-mxfp4]", 'build_args[0]: found "--exp-mxfp4"'),
-    ],
-)
-def test_images_that_a_launcher_builds(put, arguments, problem):
-    changes = [("docker.io/somebody/spark-vllm", "vllm-node"), ("args:", f"args: {arguments}")]
-    assert any(problem in found for found in problems(put(DOCKER, *changes)))
-
-
-@pytest.mark.parametrize(
     "changes",
     [
         [('"2"', '"3"')],
@@ -246,7 +247,12 @@ def test_images_that_a_launcher_builds(put, arguments, problem):
     ],
 )
 def test_what_changes_nothing_that_runs_is_taken(put, changes):
-    assert theirs(put(SPARKRUN, *changes)).args == theirs(put()).args
+    found, translated = published(put(SPARKRUN, *changes))
+    assert found.args == theirs(put()).args
+    told = [
+        each for each in translated.remarks if "executor_config: left out: restart_policy" in each
+    ]
+    assert bool(told) is ("executor_config" in changes[0][1])
 
 
 SIZES = """\
@@ -298,16 +304,14 @@ def test_the_number_of_sparks_is_filled_in_for_each(put):
 )
 def test_the_numbers_of_sparks_that_the_size_allows(put, changes, sparks):
     recipe = theirs(put(SIZES, *changes))
-    assert recipe.sparks == sparks
-    assert recipe.by_sparks == {}
+    assert (recipe.sparks, recipe.by_sparks) == (sparks, {})
     speculative = recipe.for_sparks(sparks[0]).args["speculative-config"]
     assert speculative["draft_tensor_parallel_size"] == sparks[0]
 
 
 def test_a_drafter_on_neither_one_gpu_nor_all(put):
-    changes = [("tensor_parallel: 2", "tensor_parallel: 1"), ('size": {tensor_par', 'size": {x')]
     text = SIZES.replace("{tensor_parallel}}'", "2}'")
-    (problem,) = problems(put(text, changes[0]))
+    (problem,) = problems(put(text, ("tensor_parallel: 2", "tensor_parallel: 1")))
     assert "found draft_tensor_parallel_size 2 with sparks: 1; expected 1, or the" in problem
     assert theirs(put(text, ("-tp {tensor_parallel}", "-tp 2"))).sparks == [2]
 
@@ -330,11 +334,6 @@ def test_more_than_two_sparks_are_said_first(put, changes):
     assert len(error.value.problems) == 1
 
 
-def test_a_drafter_in_a_folder_of_the_authors(put):
-    (problem,) = problems(put(SPARKRUN, ("z-lab/Qwen3.6-35B-A3B-DFlash", "/workspace/drafter")))
-    assert "args.speculative-config: found /workspace/drafter, a folder of its author's" in problem
-
-
 def test_a_key_twice(put):
     path = put(SPARKRUN, ("runtime: vllm", "runtime: vllm\nruntime: 'vllm'"))
     line = Path(path).read_text().splitlines().index("runtime: 'vllm'") + 1
@@ -346,18 +345,6 @@ def test_a_key_twice(put):
     own = "description: Mine.\nsource: Me.\nsource: Me.\nproven: No.\nextends: lab-tiny\n"
     with pytest.raises(PlanError, match="source: found twice"):
         load_recipe(put(own))
-
-
-@pytest.mark.parametrize("word", ["0731", "no", "20:22"])
-def test_words_that_their_program_reads_otherwise(put, word):
-    path = put(SPARKRUN, ("params: 35B", f"solo_only: {word}"))
-    (problem,) = problems(path)
-    assert f"found {word}, which programs read differently; expected true, false" in problem
-
-
-def test_settings_of_a_container_are_left_out_with_a_remark(put):
-    path = put(SPARKRUN, ("runtime: vllm", "executor_config: {restart_policy: always}"))
-    assert any("executor_config: left out: restart_policy" in each for each in remarks(path))
 
 
 def test_mods_of_a_published_recipe(put, tmp_path):

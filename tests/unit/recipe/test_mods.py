@@ -20,7 +20,6 @@ from sparkwright.recipe.build import build_files, build_name, build_problems
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.recipe.mod_script import description, drops_caches, impossible, is_online
 from sparkwright.recipe.mods import ModFolder, read_mods
-from sparkwright.recipe.recipe import Recipe
 from sparkwright.recipe.trust import needs
 from sparkwright.recipe.values import ImageMods
 from tests.commands import sparkwright
@@ -107,6 +106,10 @@ def test_all_files_reach_the_place_where_launchers_put_them(site: Path) -> None:
     assert (tool.read(), mode) == (b"\x00\xff", 0o755)
     assert found["mods/other/run.sh"][1] == 0o755
     assert files["mods/fix-tiny/tiny.patch"] == PATCH
+    # Orders hold binary files as text that JSON can hold.
+    entry = files["mods/other/a/tool"]
+    assert isinstance(entry, dict)
+    assert base64.b64decode(entry["base64"]) == b"\x00\xff"
     lines = str(files["Dockerfile"]).splitlines()
     places = [line for line in lines if line.startswith("COPY")]
     assert places == [
@@ -117,13 +120,6 @@ def test_all_files_reach_the_place_where_launchers_put_them(site: Path) -> None:
     assert "--network=none" in runs["fix-tiny"]
     assert "--network=default" in runs["other"]
     assert '"verify"' in lines[-1]
-
-
-def test_orders_hold_binary_files_as_text_that_json_can_hold(site: Path) -> None:
-    mod(site, "other", "true", data=b"\xff")
-    entry = build_files(ImageMods(base=BASE, mods=["other"]))["mods/other/data"]
-    assert isinstance(entry, dict)
-    assert base64.b64decode(entry["base64"]) == b"\xff"
 
 
 @pytest.mark.parametrize(
@@ -137,10 +133,7 @@ def test_orders_hold_binary_files_as_text_that_json_can_hold(site: Path) -> None
         (lambda folder: (folder / "a b").touch(), 'found "a b"; expected paths of letters'),
         (lambda folder: (folder / "a\x1b[2J").touch(), "expected paths of letters"),
         (lambda folder: (folder / "-rf").touch(), "expected paths of letters"),
-        (
-            lambda folder: (folder / "/".join("abcdefghi")).mkdir(parents=True),
-            "at most 8 deep",
-        ),
+        (lambda folder: (folder / "/".join("abcdefghi")).mkdir(parents=True), "at most 8 deep"),
         (
             lambda folder: [(folder / f"f{n}").touch() for n in range(100)],
             "found more files than 100",
@@ -167,7 +160,7 @@ def test_what_is_no_mod_is_refused_by_its_file(site: Path, spoil: object, said: 
     assert said in problem
 
 
-def test_a_mod_whose_folder_is_a_link_or_is_named_twice_is_refused(site: Path) -> None:
+def test_names_of_mods_that_cannot_be_are_refused(site: Path) -> None:
     (site / "files/mods/two").symlink_to(site / "files/mods/fix-tiny")
     with pytest.raises(PlanError, match="found a symbolic link"):
         read_mods(["two"])
@@ -175,6 +168,10 @@ def test_a_mod_whose_folder_is_a_link_or_is_named_twice_is_refused(site: Path) -
         read_mods(["fix-tiny", site / "files/mods/fix-tiny"])
     with pytest.raises(PlanError, match="found 17 mods; expected 16 at most"):
         read_mods(["fix-tiny"] * 17)
+    file = site / "files/recipes/mine.yaml"
+    file.write_text(file.read_text().replace("fix-tiny", "fix-tyni"))
+    with pytest.raises(PlanError, match=r"found no fix-tyni/run.sh; did you mean 'fix-tiny'"):
+        load_recipe("mine")
 
 
 @pytest.mark.parametrize("name", ["../x", "/etc", "a/b", ".", "", "a b"])
@@ -182,13 +179,6 @@ def test_a_recipe_names_folders_of_files_mods_alone(site: Path, name: str) -> No
     file = site / "files/recipes/mine.yaml"
     file.write_text(file.read_text().replace("fix-tiny", repr(name)))
     with pytest.raises(PlanError, match=r"mine.yaml:5: image.mods\[0\]: .*a folder of files/mods"):
-        load_recipe("mine")
-
-
-def test_a_name_that_is_no_mod_gets_the_nearest(site: Path) -> None:
-    file = site / "files/recipes/mine.yaml"
-    file.write_text(file.read_text().replace("fix-tiny", "fix-tyni"))
-    with pytest.raises(PlanError, match=r"found no fix-tyni/run.sh; did you mean 'fix-tiny'"):
         load_recipe("mine")
 
 
@@ -209,16 +199,14 @@ def test_a_name_that_is_no_mod_gets_the_nearest(site: Path) -> None:
         ("cp x.jinja $WORKSPACE_DIR/y.jinja", False),
         ("patch -p1 < x.diff || echo skipped", False),
         ("cp x.py /usr/local/lib/python3.12/dist-packages/vllm/x.py", False),
+        # Comments and printed words ask for none.
+        ("# pip install y\necho 'use curl'\necho done", False),
     ],
 )
 def test_a_network_is_only_for_what_asks_one(site: Path, line: str, online: bool) -> None:
     read = one(site, line)
     assert is_online(read) is online
     assert f"network: {'yes' if online else 'none'}" in "\n".join(description(read))
-
-
-def test_comments_and_printed_words_ask_no_network(site: Path) -> None:
-    assert not is_online(one(site, "# pip install y\necho 'use curl'\necho done"))
 
 
 def test_a_script_that_run_sh_calls_counts_and_one_that_it_copies_does_not(site: Path) -> None:
@@ -288,6 +276,10 @@ def test_a_description_has_files_sizes_and_a_short_script_whole(site: Path) -> N
     text = "\n".join(description(read_mods(["fix-tiny"])[0]))
     assert "run.sh: read its 103 lines\n" in text
     assert "| true" not in text
+    # A line that is cut would hide what it ends with: such a script is not shown as if whole.
+    text = "\n".join(description(one(site, f"true {' ' * 600}; pip install x")))
+    assert "run.sh: read its 3 lines" in text
+    assert "network: yes" in text
 
 
 def test_a_description_moves_no_cursor_and_turns_no_text(site: Path) -> None:
@@ -296,13 +288,6 @@ def test_a_description_moves_no_cursor_and_turns_no_text(site: Path) -> None:
         site, "echo '\x1b[2J'\ncp x /opt/\u202egnp.sh\npip install \x07", **{"x.diff": patch}
     )
     assert not [each for line in description(read) for each in line if not each.isprintable()]
-
-
-def test_what_is_far_to_the_right_is_not_left_out(site: Path) -> None:
-    """A line that is cut would hide what it ends with: such a script is not shown as if whole."""
-    text = "\n".join(description(one(site, f"true {' ' * 600}; pip install x")))
-    assert "run.sh: read its 3 lines" in text
-    assert "network: yes" in text
 
 
 LONG = [
@@ -334,8 +319,7 @@ def test_scripts_that_are_made_to_take_long_take_no_longer_than_others(
 
 
 def test_scripts_that_are_too_long_to_be_read_are_refused(site: Path) -> None:
-    read = one(site, "true\n" * 2**17)
-    (problem,) = impossible(read)
+    (problem,) = impossible(one(site, "true\n" * 2**17))
     assert "bytes of scripts; expected 262,144, which can be read" in problem
 
 
@@ -405,14 +389,8 @@ def test_a_release_says_which_mods_its_image_has(site: Path) -> None:
     assert made.images == (made.image,)
     mod(site, "fix-tiny", "true")
     assert release(served, lock(digest=DIGEST)).id != made.id
-
-
-def test_a_recipe_of_a_checkout_gives_the_folder_itself(site: Path) -> None:
-    """YAML has no paths: only a reader of other projects' recipes can give one."""
+    # A reader of other projects' recipes gives the folder itself; YAML has no paths.
     (site / "files/mods").rename(site / "checkout")
-    recipe = Recipe.model_validate(
-        load_recipe("lab-tiny").model_dump()
-        | {"image": {"base": BASE, "mods": [site / "checkout/fix-tiny"]}}
-    )
-    (need,) = (each for each in needs(recipe) if each.details)
+    folder = site / "checkout/fix-tiny"
+    (need,) = needs(recipe(image={"base": BASE, "mods": [folder]}))
     assert need.name.startswith("mod:fix-tiny@")

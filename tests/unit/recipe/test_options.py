@@ -15,10 +15,10 @@ from sparkwright.memory.known_checkpoints import nominal_load
 from sparkwright.memory.plan import plan_memory
 from sparkwright.recipe.loader import load_recipe
 from sparkwright.recipe.options import AUTO, options, problems
+from tests.makers.recipe import good, put
+from tests.makers.recipe import problems as loading
 from tests.makers.release import recipe, release
 from tests.recipes.catalogue import table
-from tests.unit.recipe.test_recipe import good, put
-from tests.unit.recipe.test_recipe import problems as loading
 
 BATCHED = "max-num-batched-tokens"
 

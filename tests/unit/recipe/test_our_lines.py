@@ -78,13 +78,10 @@ def test_the_images_and_checkpoints_are_those_of_the_source() -> None:
         assert recipe.checkpoints["model"].repo == f"{owner}/Qwen3.8-Flash-Next-NVFP4"
 
 
-def test_a_million_tokens_leave_the_tokens_of_a_step_to_vllm() -> None:
+def test_options_that_a_source_has_measured_or_left_out() -> None:
     args = load_recipe("qwen3.5-35b-1m").args
     assert "max-num-batched-tokens" not in args
     assert args["enable-prefix-caching"] is True
-
-
-def test_the_fp8_kv_cache_is_there_where_its_source_measured_it() -> None:
     for name, figure in (("qwen3.5-35b-fp8-community", 52.85), ("qwen3.5-35b-sm121", 48.6)):
         recipe = load_recipe(name)
         assert recipe.args["kv-cache-dtype"] == "fp8"

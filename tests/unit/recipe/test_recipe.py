@@ -1,56 +1,27 @@
 """Recipes: what they may say, and what is said about the rest."""
 
+import re
 from pathlib import Path
 
 import pytest
-import yaml
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from sparkwright.common.errors import PlanError
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.recipe.recipe import Memory, Recipe
 from sparkwright.recipe.values import reserved_folders
-from tests.unit.unplaced import unplaced
+from tests.makers.recipe import good, problems, put
 
 
-def good() -> dict[str, object]:
-    return {
-        "description": "A model.",
-        "source": "nowhere",
-        "proven": "By nobody.",
-        "vllm": "0.33.0",
-        "hardware": ["gb10"],
-        "sparks": [1],
-        "image": "example.org/vllm:1",
-        "checkpoints": {
-            "model": {"repo": "owner/model", "folder": "model"},
-            "drafter": {"repo": "owner/drafter", "folder": "drafter"},
-        },
-        "served_names": ["model"],
-        "args": {"max-model-len": 4096},
-        "env": {"VLLM_LOGGING_LEVEL": "INFO"},
-        "start_timeout": 60,
-    }
-
-
-def put(folder: Path, data: dict[str, object], name: str = "try") -> Path:
-    path = folder / f"{name}.yaml"
-    path.write_text(yaml.safe_dump(data, sort_keys=False, allow_unicode=True))
-    return path
-
-
-def problems(folder: Path, **changes: object) -> list[str]:
-    path = put(folder, {**good(), **changes})
-    with pytest.raises(PlanError) as caught:
-        load_recipe("try", folder)
-    return unplaced(caught.value.problems, path)
-
-
-def test_a_recipe_has_its_files_name(tmp_path: Path) -> None:
+def test_a_recipe_has_its_files_name_and_what_nobody_says(tmp_path: Path) -> None:
     put(tmp_path, good())
     recipe = load_recipe("try", tmp_path)
     assert recipe.name == "try"
     assert recipe.checkpoints["model"].revision == "main"
+    assert recipe.stop_timeout == 0
+    # A stop waits for the drain.
+    put(tmp_path, {**good(), "args": {"shutdown-timeout": 60}})
+    assert load_recipe("try", tmp_path).stop_timeout == 58
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -58,23 +29,21 @@ def test_the_recipes_of_this_project_are_good(name: str) -> None:
     assert load_recipe(name).name == name
 
 
-def test_an_unknown_recipe_comes_with_the_nearest_name() -> None:
+def test_a_name_that_is_none_comes_with_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match=r"did you mean 'lab-tiny'\?"):
         load_recipe("labtiny")
     with pytest.raises(PlanError, match="found no such file"):
         load_recipe("../recipes/lab-tiny")
+    for name in ("Try", "a_b", "-a"):
+        put(tmp_path, good(), name)
+        with pytest.raises(PlanError, match="expected a name of a-z"):
+            load_recipe(name, tmp_path)
 
 
-@pytest.mark.parametrize("key", sorted(Memory.model_fields))
-def test_what_a_source_saw_of_the_memory_is_more_than_nothing(tmp_path: Path, key: str) -> None:
-    assert any(f"memory.{key}: found 0" in each for each in problems(tmp_path, memory={key: 0}))
-
-
-@pytest.mark.parametrize("name", ["Try", "a_b", "-a"])
-def test_a_file_name_that_is_no_name(tmp_path: Path, name: str) -> None:
-    put(tmp_path, good(), name)
-    with pytest.raises(PlanError, match="expected a name of a-z"):
-        load_recipe(name, tmp_path)
+def test_what_a_source_saw_of_the_memory_is_more_than_nothing(tmp_path: Path) -> None:
+    found = problems(tmp_path, memory=dict.fromkeys(Memory.model_fields, 0))
+    for key in Memory.model_fields:
+        assert any(f"memory.{key}: found 0" in each for each in found)
 
 
 def test_an_empty_file_lacks_everything(tmp_path: Path) -> None:
@@ -87,37 +56,31 @@ def test_an_empty_file_lacks_everything(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "folder",
+    ("changes", "expected"),
     [
-        "/etc",
-        "../etc",
-        "a/b",
-        "..",
-        ".",
-        ".hidden",
-        "",
-        "a b",
-        "a:b",
-        "$(id)",
-        "a;id",
-        "a\nb",
-        "-rf",
+        *(
+            ({"folder": folder}, "folder: found .*expected one folder name")
+            for folder in (
+                *("/etc", "../etc", "a/b", "..", ".", ".hidden", "", "a b", "a:b", "$(id)"),
+                *("a;id", "a\nb", "-rf"),
+            )
+        ),
+        *(
+            ({"folder": folder}, "folder: found .*expected another folder than backups")
+            for folder in reserved_folders()
+        ),
+        *(
+            ({"repo": repo}, "repo: found .*expected OWNER/NAME, as on the hub")
+            for repo in ["model", "a/b/c", "../x", "a/..", "a/b;id", "owner/$(id)", "-a/b"]
+        ),
     ],
 )
-def test_a_checkpoint_stays_below_the_root(tmp_path: Path, folder: str) -> None:
-    (problem,) = problems(
-        tmp_path, checkpoints={"model": {"repo": "owner/model", "folder": folder}}
-    )
-    assert problem.startswith("checkpoints.model.folder: found")
-    assert "expected one folder name" in problem
-
-
-@pytest.mark.parametrize("folder", reserved_folders())
-def test_a_checkpoint_takes_no_folder_of_ours(tmp_path: Path, folder: str) -> None:
-    (problem,) = problems(
-        tmp_path, checkpoints={"model": {"repo": "owner/model", "folder": folder}}
-    )
-    assert "expected another folder than backups" in problem
+def test_a_checkpoint_has_a_repository_and_a_folder_below_the_root(
+    tmp_path: Path, changes: dict[str, str], expected: str
+) -> None:
+    checkpoint = {"repo": "owner/model", "folder": "f"} | changes
+    (problem,) = problems(tmp_path, checkpoints={"model": checkpoint})
+    assert re.match(rf"checkpoints\.model\.{expected}", problem)
 
 
 def test_two_checkpoints_need_two_folders(tmp_path: Path) -> None:
@@ -133,38 +96,22 @@ def test_two_checkpoints_need_two_folders(tmp_path: Path) -> None:
     [
         ("name", "x", 'name: found "x"; expected no such key'),
         ("descripton", "x", "did you mean 'description'?"),
-        (
-            "hardware",
-            ["gb11"],
-            "hardware: found gb11; did you mean 'gb10'? Expected one of gb10, gb10-64gb, rtx-5090,",
-        ),
+        ("hardware", ["gb11"], "hardware: found gb11; did you mean 'gb10'? Expected one of gb10"),
         ("hardware", [], "hardware: found []; expected a list of hardware classes"),
-        (
-            "hardware",
-            ["gb10", "rtx-5090", "lab"],
-            "hardware: found gb10, rtx-5090, lab; expected hardware classes with",
-        ),
+        ("hardware", ["gb10", "rtx-5090"], "hardware: found gb10, rtx-5090; expected hardware cla"),
         ("hardware", "gb10", 'hardware: found "gb10"; expected a list of hardware classes'),
         ("sparks", [3], "sparks: found [3]; expected [1], [2] or [1, 2]"),
         ("sparks", [0], "sparks: found [0]; expected [1], [2] or [1, 2]"),
         ("sparks", [1, 1], "sparks: found [1, 1]; expected [1], [2] or [1, 2]"),
         ("sparks", 1, "sparks: found 1; expected a list of Spark counts"),
-        (
-            "vllm",
-            0.33,
-            "vllm: found 0.33; expected the vLLM version in the image, such as '0.33.0'",
-        ),
+        ("vllm", 0.33, "vllm: found 0.33; expected the vLLM version in the image, such as '0.33"),
         ("image", "example.org/vllm", "expected an image with a tag or digest"),
         ("image", "example.org/vllm:1 --privileged", "expected an image with a tag or digest"),
         ("image", "--privileged:1", "expected an image with a tag or digest"),
         ("image", "a/b@sha256:12", "expected an image with a tag or digest"),
         ("checkpoints", {}, "checkpoints: found nothing; expected one named model"),
         ("served_names", [], "served_names: found []; expected a list of the names"),
-        (
-            "served_names",
-            ["a", "b", "--port"],
-            "served_names: found --port; expected each name once",
-        ),
+        ("served_names", ["a", "--port"], "served_names: found --port; expected each name once"),
         ("start_timeout", 0, "start_timeout: found 0; expected seconds until it must answer"),
         ("start_timeout", "60", 'start_timeout: found "60"; expected seconds until it must answer'),
         ("env", {"A": 1}, "env.A: found 1; expected text in quotes"),
@@ -191,74 +138,29 @@ def test_two_checkpoints_need_two_folders(tmp_path: Path) -> None:
         ("args", {"dtype": []}, "args.dtype: found []; expected true"),
         ("args", {"dtype": ["a", None]}, "expected true, false, a number"),
         ("args", {"x": {"y": float("inf")}}, "args.x: found"),
-        (
-            "args",
-            {"x": "${draftr}"},
-            "args.x: found ${draftr}, which is no checkpoint; did you mean 'drafter'?",
-        ),
-        (
-            "args",
-            {"x": {"y": ["a${none}b"]}},
-            "args.x: found ${none}, which is no checkpoint;",
-        ),
+        ("args", {"x": "${draftr}"}, "${draftr}, which is no checkpoint; did you mean 'drafter'?"),
+        ("args", {"x": {"y": ["a${none}b"]}}, "args.x: found ${none}, which is no checkpoint;"),
         ("env", {"A": "${none}"}, "env.A: found ${none}, which is no checkpoint; expected"),
-        (
-            "args",
-            {"shutdown-timeout": -1},
-            "args.shutdown-timeout: found -1; expected whole seconds",
-        ),
+        ("args", {"shutdown-timeout": -1}, "args.shutdown-timeout: found -1; expected whole sec"),
         ("args", {"shutdown-timeout": True}, "args.shutdown-timeout: found true; expected whole"),
-        (
-            "by_sparks",
-            {2: {}},
-            "by_sparks.2: found 2; expected 1, which `sparks` lists",
-        ),
+        ("by_sparks", {2: {}}, "by_sparks.2: found 2; expected 1, which `sparks` lists"),
         ("by_sparks", {"two": {}}, "by_sparks.two: found two; expected 1, which `sparks` lists"),
         ("by_sparks", [1], "by_sparks: found [1]; expected a mapping of Spark counts"),
         ("by_sparks", {1: None}, "by_sparks.1: found null; expected a mapping of Spark counts"),
-        (
-            "by_sparks",
-            {1: {"arg": {}}},
-            "by_sparks.1.arg: found an unknown key; "
-            "did you mean 'args'? Expected one of args, env, expected, start_timeout",
-        ),
+        ("by_sparks", {1: {"arg": {}}}, "by_sparks.1.arg: found an unknown key; did you mean 'arg"),
         ("by_sparks", {1: {"start_timeout": 0}}, "by_sparks.1.start_timeout: found 0; expected"),
-        (
-            "by_sparks",
-            {1: {"args": {"dtype": None}}},
-            "by_sparks.1.args.dtype: found null; expected true, false, a number, text",
-        ),
+        ("by_sparks", {1: {"args": {"dtype": None}}}, "by_sparks.1.args.dtype: found null; expect"),
         ("by_sparks", {1: {"args": {"--x": 1}}}, "Expected a long option of vLLM without"),
         ("by_sparks", {1: {"args": {"port": 1}}}, "by_sparks.1.args.port: found it set; expected"),
-        (
-            "by_sparks",
-            {1: {"args": {"x": ["${none}"]}}},
-            "by_sparks.1.args.x: found ${none}, which is no checkpoint; expected one of drafter,",
-        ),
-        (
-            "by_sparks",
-            {1: {"args": {"shutdown-timeout": "1m"}}},
-            'by_sparks.1.args.shutdown-timeout: found "1m"; expected whole seconds',
-        ),
+        ("by_sparks", {1: {"args": {"x": ["${none}"]}}}, "by_sparks.1.args.x: found ${none}, whi"),
+        ("by_sparks", {1: {"args": {"shutdown-timeout": "1m"}}}, 'out: found "1m"; expected whole'),
         ("by_sparks", {1: {"env": {"A": 1}}}, "by_sparks.1.env.A: found 1; expected text in quot"),
-        (
-            "by_sparks",
-            {1: {"env": {"HF_TOKEN": "x"}}},
-            "by_sparks.1.env.HF_TOKEN: found a secret's name",
-        ),
+        ("by_sparks", {1: {"env": {"HF_TOKEN": "x"}}}, "1.env.HF_TOKEN: found a secret's name"),
     ],
 )
 def test_a_value_that_cannot_be(tmp_path: Path, key: str, value: object, expected: str) -> None:
     (problem,) = problems(tmp_path, **{key: value})
     assert expected in problem
-
-
-@pytest.mark.parametrize(
-    "repo", ["model", "a/b/c", "../x", "a/..", "a/b;id", "owner/$(id)", "-a/b"]
-)
-def test_a_repository_that_cannot_be(tmp_path: Path, repo: str) -> None:
-    (problem,) = problems(tmp_path, checkpoints={"model": {"repo": repo, "folder": "f"}})
-    assert "expected OWNER/NAME, as on the hub" in problem
 
 
 def test_all_problems_come_together(tmp_path: Path) -> None:
@@ -270,13 +172,6 @@ def test_all_problems_come_together(tmp_path: Path) -> None:
         env={"A_KEY": "x"},
     )
     assert len(found) == 5
-
-
-def test_a_stop_waits_for_the_drain(tmp_path: Path) -> None:
-    put(tmp_path, {**good(), "args": {"shutdown-timeout": 60}})
-    assert load_recipe("try", tmp_path).stop_timeout == 58
-    put(tmp_path, good())
-    assert load_recipe("try", tmp_path).stop_timeout == 0
 
 
 @pytest.mark.parametrize(

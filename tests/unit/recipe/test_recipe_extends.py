@@ -7,7 +7,8 @@ import pytest
 
 from sparkwright.common.errors import PlanError
 from sparkwright.recipe.loader import load_recipe
-from tests.unit.recipe.test_recipe import good, problems, put
+from sparkwright.recipe.recipe import Recipe
+from tests.makers.recipe import good, problems, put
 
 OWN = {"extends": "base", "description": "Another.", "source": "here", "proven": "By us."}
 
@@ -27,15 +28,16 @@ def extended(folder: Path, **own: object):
 
 def test_what_a_recipe_does_not_say_is_the_others(tmp_path: Path) -> None:
     recipe = extended(tmp_path, args={"dtype": "half"}, env={"A": "1"}, start_timeout=90)
-    assert recipe.name == "try"
+    assert (recipe.name, recipe.description) == ("try", "Another.")
     assert recipe.args == {"max-model-len": 4096, "dtype": "half"}
     assert recipe.env == {"VLLM_LOGGING_LEVEL": "INFO", "A": "1"}
     assert recipe.start_timeout == 90
     assert recipe.image == "example.org/vllm:1"
     assert recipe.for_sparks(2).args["dtype"] == "half"
-
-
-def test_null_takes_a_key_away(tmp_path: Path) -> None:
+    # What was measured belongs to one recipe.
+    assert not recipe.expected
+    assert recipe.memory.weights_gib is None
+    # Null takes a key away.
     recipe = extended(tmp_path, args={"dtype": None}, checkpoints={"drafter": None})
     assert recipe.args == {"max-model-len": 4096}
     assert list(recipe.checkpoints) == ["model"]
@@ -44,13 +46,6 @@ def test_null_takes_a_key_away(tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [2, "2"])
 def test_a_count_of_sparks_is_one_key_however_it_is_written(tmp_path: Path, count: object) -> None:
     assert extended(tmp_path, by_sparks={count: None}).by_sparks == {}
-
-
-def test_what_was_measured_belongs_to_one_recipe(tmp_path: Path) -> None:
-    recipe = extended(tmp_path)
-    assert not recipe.expected
-    assert recipe.memory.weights_gib is None
-    assert recipe.description == "Another."
 
 
 def test_a_recipe_says_of_itself_what_it_is(tmp_path: Path) -> None:
@@ -71,12 +66,9 @@ def test_a_recipe_extends_one_that_there_is(tmp_path: Path, base: object) -> Non
         extended(tmp_path, extends=base)
 
 
-def test_a_recipe_does_not_extend_itself(tmp_path: Path) -> None:
+def test_a_recipe_extends_none_that_extends_and_not_itself(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="extends: found itself; expected another recipe"):
         extended(tmp_path, extends="try")
-
-
-def test_a_recipe_extends_none_that_extends(tmp_path: Path) -> None:
     extended(tmp_path)
     put(tmp_path, {**OWN, "extends": "try"}, "third")
     with pytest.raises(PlanError, match="extends: found try, which extends base; expected"):
@@ -91,62 +83,45 @@ def test_figures_differ_with_the_number_of_sparks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("expected", "problem"),
+    ("key", "value", "problem"),
     [
-        ({"shrt": {"tok_s": 1}}, "expected.shrt: found an unknown workload; did you mean 'short'?"),
-        (
-            {"short": {"toks": 1}},
-            "expected.short.toks: found an unknown figure; did you mean 'tok_s'?",
+        ("image", "latest", 'image: found "latest"; expected an image with a tag or digest'),
+        ("image", {"build": "a"}, "image.base: found nothing; expected the image that it is built"),
+        ("image", {"build": "../a", "base": "a/b:1"}, 'image.build: found "../a"; expected a fol'),
+        ("image", {"biuld": "a", "base": "a/b:1"}, "image.build: found nothing; expected a folde"),
+        ("image", {"build": "a", "base": "a"}, 'image.base: found "a"; expected an image with a'),
+        ("expected", {"shrt": {"tok_s": 1}}, "expected.shrt: found an unknown workload; did you m"),
+        ("expected", {"short": {"toks": 1}}, "expected.short.toks: found an unknown figure; did y"),
+        ("expected", {"short": {"tok_s": "x"}}, 'expected.short.tok_s: found "x"; expected a map'),
+        *(
+            ("expected", {"short": {"tok_s": figure}}, "expected.short.tok_s: found")
+            for figure in (-1.0, float("nan"), float("inf"))
         ),
-        ({"short": {"tok_s": "fast"}}, 'expected.short.tok_s: found "fast"; expected a mapping'),
+        ("judged_by", "main", 'judged_by: found "main"; expected a release of vLLM'),
     ],
 )
-def test_figures_that_mean_nothing(tmp_path: Path, expected: object, problem: str) -> None:
-    assert problems(tmp_path, expected=expected)[0].startswith(problem)
+def test_images_figures_and_judges_that_cannot_be(
+    tmp_path: Path, key: str, value: object, problem: str
+) -> None:
+    assert problems(tmp_path, **{key: value})[0].startswith(problem)
 
 
-def test_a_built_image(tmp_path: Path) -> None:
+def test_what_a_good_recipe_may_say_of_its_image_and_checkpoints(tmp_path: Path) -> None:
+    def loaded(**changes: object) -> Recipe:
+        put(tmp_path, {**good(), **changes})
+        return load_recipe("try", tmp_path)
+
+    assert loaded().build is None
     build = {"build": "sm121-inject", "base": "example.org/vllm:1", "args": {"VLLM_COMMIT": "abc"}}
-    put(tmp_path, {**good(), "image": build})
-    recipe = load_recipe("try", tmp_path)
-    assert recipe.base_image == "example.org/vllm:1"
-    assert recipe.build
-    assert recipe.build.args == {"VLLM_COMMIT": "abc"}
-    put(tmp_path, good())
-    assert load_recipe("try", tmp_path).build is None
-
-
-@pytest.mark.parametrize(
-    ("image", "problem"),
-    [
-        ("latest", 'image: found "latest"; expected an image with a tag or digest'),
-        ({"build": "a"}, "image.base: found nothing; expected the image that it is built on"),
-        ({"build": "../a", "base": "a/b:1"}, 'image.build: found "../a"; expected a folder of'),
-        ({"biuld": "a", "base": "a/b:1"}, "image.build: found nothing; expected a folder of"),
-        ({"build": "a", "base": "a"}, 'image.base: found "a"; expected an image with a tag'),
-    ],
-)
-def test_images_that_cannot_be(tmp_path: Path, image: object, problem: str) -> None:
-    assert problems(tmp_path, image=image)[0].startswith(problem)
-
-
-@pytest.mark.parametrize(
-    ("vllm", "judged_by", "judge"), [("0.33.0", None, "0.33.0"), ("main", "0.20.2", "0.20.2")]
-)
-def test_who_judges(tmp_path: Path, vllm: str, judged_by: str | None, judge: str) -> None:
-    put(tmp_path, {**good(), "vllm": vllm, **({"judged_by": judged_by} if judged_by else {})})
-    assert load_recipe("try", tmp_path).judge == judge
-
-
-def test_only_a_release_can_judge(tmp_path: Path) -> None:
-    (problem,) = problems(tmp_path, judged_by="main")
-    assert problem.startswith('judged_by: found "main"; expected a release of vLLM')
-
-
-def test_a_checkpoint_may_be_too_old(tmp_path: Path) -> None:
-    model = {"repo": "owner/model", "folder": "model", "not_before": date(2026, 4, 19)}
-    put(tmp_path, {**good(), "checkpoints": {"model": model}})
-    assert load_recipe("try", tmp_path).checkpoints["model"].not_before == date(2026, 4, 19)
+    built = loaded(image=build)
+    assert built.base_image == "example.org/vllm:1"
+    assert built.build
+    assert built.build.args == {"VLLM_COMMIT": "abc"}
+    assert loaded(vllm="0.33.0").judge == "0.33.0"
+    assert loaded(vllm="main", judged_by="0.20.2").judge == "0.20.2"
+    since = date(2026, 4, 19)
+    model = {"repo": "owner/model", "folder": "model", "not_before": since}
+    assert loaded(checkpoints={"model": model}).checkpoints["model"].not_before == since
 
 
 @pytest.mark.parametrize("base", ["", "null", "''", "[]", "false"])

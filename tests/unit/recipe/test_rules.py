@@ -7,7 +7,7 @@ import pytest
 
 from sparkwright.recipe.loader import load_recipe, recipe_names
 from sparkwright.recipe.rules import doubts
-from tests.unit.recipe.test_recipe import good, problems, put
+from tests.makers.recipe import good, problems, put
 
 MTP = {"method": "mtp", "num_speculative_tokens": 2}
 NESTED = {"text_config": {"rope_parameters": {"rope_type": "yarn"}}}
@@ -36,10 +36,7 @@ def test_a_rule_names_the_number_of_sparks_that_it_is_about(tmp_path: Path) -> N
     changes = {"vllm": "0.18.0", "sparks": [1, 2], "checkpoints": QWEN}
     (problem,) = problems(tmp_path, **changes, by_sparks={2: {"args": SCALES}})
     assert problem.startswith("by_sparks.2.args.calculate-kv-scales: found")
-
-
-def test_a_rule_that_both_numbers_of_sparks_break_is_told_once(tmp_path: Path) -> None:
-    changes = {"vllm": "0.18.0", "sparks": [1, 2], "checkpoints": QWEN}
+    # One that both numbers break is told once.
     assert len(problems(tmp_path, **changes, args=SCALES)) == 1
 
 
@@ -144,9 +141,6 @@ def test_an_old_copy_of_the_drafter_must_be_refused(tmp_path: Path, since: date 
         f"checkpoints.drafter.not_before: found {since or 'nothing'}; "
         "expected 2026-04-19 or later: older ones crash"
     )
-
-
-def test_a_copy_of_the_drafter_since_then_passes(tmp_path: Path) -> None:
-    drafter = {**DRAFTER, "not_before": date(2026, 4, 19)}
-    put(tmp_path, {**good(), "checkpoints": {**OTHER, "drafter": drafter}})
+    newer = {**DRAFTER, "not_before": date(2026, 4, 19)}
+    put(tmp_path, {**good(), "checkpoints": {**OTHER, "drafter": newer}})
     load_recipe("try", tmp_path)

@@ -1,7 +1,5 @@
 """A `vllm serve` line for a shell, taken apart word by word."""
 
-import json
-
 import pytest
 
 from sparkwright.common.errors import PlanError
@@ -47,12 +45,10 @@ def test_options(words, options):
     assert (line.model, line.options) == ("owner/name", options)
 
 
-def test_lines_and_trailing_backslashes():
+def test_what_stands_before_it():
     text = "\nvllm serve owner/name \\\n  --seed 1 \\  \n\t--port 2 \\\n"
     assert parse_line(text).options == {"seed": 1, "port": 2}
-
-
-def test_what_stands_before_it():
+    assert parse_line("vllm serve --model owner/name --seed 1").model == "owner/name"
     first = "# why\nexport A=1 B='x y'  # too\n"
     line = parse_line(first + "C=$X \\\nvllm serve m --seed 1\n# z\n")
     assert (line.model, line.options) == ("m", {"seed": 1})
@@ -74,10 +70,6 @@ def test_lines_of_problems():
     with pytest.raises(ShellError) as error:
         fill("a\n{b}\n{c}", {})
     assert [line for line, _ in error.value.found] == [1, 2]
-
-
-def test_the_model_as_an_option():
-    assert parse_line("vllm serve --model owner/name --seed 1").model == "owner/name"
 
 
 @pytest.mark.parametrize(
@@ -122,12 +114,11 @@ def test_values_in_a_template():
     text = "--a {a} -sc '{config}' --b '{\"x\": {\"y\": 1}}'"
     filled = fill(text, {"a": 1, "config": config})
     assert filled == f"--a 1 -sc '{config}' --b '{{\"x\": {{\"y\": 1}}}}'"
-
-
-def test_doubled_braces_are_braces():
-    text = '-cc \'{{"a":{{"b":{n}}}}}\''
-    found = parse_line(f"vllm serve m {fill(text, {'n': 3})}").options["compilation-config"]
-    assert json.dumps(found) == '{"a": {"b": 3}}'
+    # Doubled braces are braces.
+    assert fill('-cc \'{{"a":{{"b":{n}}}}}\'', {"n": 3}) == '-cc \'{"a":{"b":3}}\''
+    # A value may hold the keys of others.
+    values = {"n": 2, "size": '{"x": {n}, "y": {max-seqs}, "z": {none}}', "max-seqs": 4}
+    assert fill("-sc '{size}'", values) == """-sc '{"x": 2, "y": 4, "z": {none}}'"""
 
 
 def test_keys_without_a_value():
@@ -137,11 +128,6 @@ def test_keys_without_a_value():
         "found {b}; expected it among `defaults`",
         "found {c}; expected it among `defaults`",
     )
-
-
-def test_a_value_that_holds_the_keys_of_others():
-    values = {"n": 2, "size": '{"x": {n}, "y": {max-seqs}, "z": {none}}', "max-seqs": 4}
-    assert fill("-sc '{size}'", values) == """-sc '{"x": 2, "y": 4, "z": {none}}'"""
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,6 @@ from sparkwright.run.options import RunOptions, options_of
 def test_all_or_what_is_asked_each_once():
     assert RunOptions().workloads is None
     assert options_of({"workloads": "code, short,code"}).workloads == ("code", "short")
-
-
-def test_unknown_names_are_refused_together():
     with pytest.raises(PlanError) as caught:
         options_of({"workloads": "shrot,single,codes"})
     first, second = caught.value.problems
@@ -88,18 +85,10 @@ def test_the_eight_sections_of_seed_001s_benchmark():
     assert not {each.name for each in (*first, *decode, *modes, *prefill)} & set(deciding)
 
 
-def test_mixes_have_as_many_requests_as_seed_004_got_done():
-    names = ("mix-short", "mix-typical", "mix-long", "mix-long-2")
-    mixes = [WORKLOADS[name] for name in names]
-    assert [(each.concurrency, each.requests) for each in mixes] == [
-        (4, 20),
-        (4, 20),
-        (4, 8),
-        (2, 6),
-    ]
-
-
-def test_kinds_are_asked_in_turn():
+def test_mixes_are_of_seed_004_and_ask_their_kinds_in_turn():
+    mixes = [WORKLOADS[f"mix-{name}"] for name in ("short", "typical", "long", "long-2")]
+    numbers = [(each.concurrency, each.requests) for each in mixes]
+    assert numbers == [(4, 20), (4, 20), (4, 8), (2, 6)]
     kinds = WORKLOADS["mix-typical"].asked
     assert kinds[3::4] == [None] * 5
     assert len(set(kinds[0::4])) > 1

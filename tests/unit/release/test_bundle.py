@@ -123,9 +123,13 @@ def test_an_index_that_is_none(folder: Path, text: str) -> None:
     assert str(folder / "bundle.json") in refused(folder)
 
 
-def test_a_path_out_of_the_folder(folder: Path) -> None:
+def test_an_index_that_leads_out_of_the_folder_or_is_huge(folder: Path) -> None:
     change(folder, lambda index: index["files"].update({"../x": {"size": 1, "sha256": "a" * 64}}))
     assert "../x" in refused(folder)
+    with (folder / "bundle.json").open("wb") as file:
+        file.truncate(10**12)
+    with pytest.raises(PlanError, match="found more than 67,108,864 bytes"):
+        read_bundle(folder, "0" * 64, Path("sparks.yaml"))
 
 
 @pytest.mark.parametrize(
@@ -185,62 +189,37 @@ def test_a_file_that_is_in_no_index_is_of_no_use(folder: Path) -> None:
     assert bundle.below("packages/arm64") == []
 
 
-def test_a_huge_index_is_not_read(folder: Path) -> None:
-    with (folder / "bundle.json").open("wb") as file:
-        file.truncate(10**12)
-    with pytest.raises(PlanError, match="found more than 67,108,864 bytes"):
-        read_bundle(folder, "0" * 64, Path("sparks.yaml"))
-
-
-def test_a_checkpoint_that_is_not_in_it(folder: Path) -> None:
-    lock = LOCK.model_copy(deep=True)
-    lock.checkpoints[checkpoint_key(CHECKPOINT)] = LOCKED.model_copy(update={"commit": "b" * 40})
-    (problem,) = pinned(folder).lacks(RECIPE, lock)
+def test_what_is_not_in_it_is_named(folder: Path) -> None:
+    bundle, other = pinned(folder), LOCK.model_copy(deep=True)
+    other.checkpoints[checkpoint_key(CHECKPOINT)] = LOCKED.model_copy(update={"commit": "b" * 40})
+    (problem,) = bundle.lacks(RECIPE, other)
     assert f"found no {checkpoint_key(CHECKPOINT)} as the lock has it" in problem
-
-
-def test_another_image(folder: Path) -> None:
-    lock = LOCK.model_copy(deep=True)
-    other = ImageLock(digest=f"sha256:{'c' * 64}", config=CONFIG, size=5)
-    lock.images[image_key(RECIPE)] = other
-    (problem,) = pinned(folder).lacks(RECIPE, lock)
+    image = ImageLock(digest=f"sha256:{'c' * 64}", config=CONFIG, size=5)
+    (problem,) = bundle.lacks(
+        RECIPE, LOCK.model_copy(update={"images": {image_key(RECIPE): image}})
+    )
     assert f"found no {image_key(RECIPE)} as the lock has it" in problem
+    problem = bundle.lacks(load_recipe("lab-built"), LOCK)[0]
+    assert "image: found one that a Spark builds" in problem
+    with pytest.raises(PlanError, match=r"found no wheel of other==2, which requirements.txt"):
+        wheels_of(bundle, f"other==2 --hash=sha256:{'0' * 64}\n", "requirements.txt")
+
+
+def test_wheels_are_those_that_requirements_allow(folder: Path) -> None:
+    digest = sha256(b"wheel").hexdigest()
+    hashes = [f"    --hash=sha256:{each}" for each in ("0" * 64, digest)]
+    text = " \\\n".join(["# A comment.\ntool==1.0", *hashes]) + "\n"
+    found = wheels_of(pinned(folder), text, "requirements.txt")
+    assert found == ["wheels/tool-1.0-py3-none-any.whl"]
 
 
 def test_the_lock_is_completed_from_it(folder: Path, tmp_path: Path) -> None:
     """Nobody is asked: the endpoint would refuse."""
-    inventory = tmp_path / "sparks.yaml"
+    inventory, other = tmp_path / "sparks.yaml", tmp_path / "other.yaml"
     found = ensure_lock(inventory, [RECIPE], "http://127.0.0.1:1", None, bundle=pinned(folder))
     assert found == LOCK
     assert read_lock(lock_path(inventory)) == LOCK
-
-
-def test_a_lock_that_it_does_not_match_is_refused(folder: Path, tmp_path: Path) -> None:
-    inventory = tmp_path / "other.yaml"
     change(folder, lambda index: index["lock"].update(checkpoints={}))
     with pytest.raises(PlanError, match=r"found no \S+ as the lock has it; .*sparkwright bundle"):
-        ensure_lock(inventory, [RECIPE], "http://127.0.0.1:1", None, bundle=pinned(folder))
-    assert not lock_path(inventory).exists()
-
-
-def test_a_recipe_that_builds(folder: Path) -> None:
-    built = load_recipe("lab-built")
-    problem = pinned(folder).lacks(built, LOCK)[0]
-    assert "image: found one that a Spark builds" in problem
-
-
-class TestWheels:
-    def bundle(self, folder: Path) -> Bundle:
-        return pinned(folder)
-
-    def test_those_that_requirements_allow(self, folder: Path) -> None:
-        digest = sha256(b"wheel").hexdigest()
-        hashes = [f"    --hash=sha256:{each}" for each in ("0" * 64, digest)]
-        text = " \\\n".join(["# A comment.\ntool==1.0", *hashes]) + "\n"
-        found = wheels_of(self.bundle(folder), text, "requirements.txt")
-        assert found == ["wheels/tool-1.0-py3-none-any.whl"]
-
-    def test_one_that_is_missing(self, folder: Path) -> None:
-        text = f"other==2 --hash=sha256:{'0' * 64}\n"
-        with pytest.raises(PlanError, match=r"found no wheel of other==2, which requirements.txt"):
-            wheels_of(self.bundle(folder), text, "requirements.txt")
+        ensure_lock(other, [RECIPE], "http://127.0.0.1:1", None, bundle=pinned(folder))
+    assert not lock_path(other).exists()

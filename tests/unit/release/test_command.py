@@ -5,7 +5,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 
 from sparkwright.common.errors import PlanError
 from sparkwright.recipe.loader import load_recipe
@@ -19,10 +18,9 @@ from sparkwright.release.command import (
 )
 from tests.clock import patience
 from tests.commands import sparkwright
+from tests.makers.recipe import good, put
 from tests.makers.release import NASTY
-from tests.unit.recipe.test_recipe import good
 
-# What shells do things with, one by one and in the company of others.
 # What an engine of one Spark has whatever its recipe says.
 ALONE = {
     "HF_HUB_OFFLINE": "1",
@@ -49,9 +47,7 @@ def through_shell(text: str, folder: Path) -> list[str]:
 
 def recipe_with(folder: Path, **changes: object) -> Recipe:
     folder.mkdir()
-    (folder / "try.yaml").write_text(
-        yaml.safe_dump({**good(), **changes}, sort_keys=False, allow_unicode=True)
-    )
+    put(folder, {**good(), **changes})
     return load_recipe("try", folder)
 
 
@@ -92,17 +88,8 @@ def test_a_value_of_a_recipe_is_never_executed(tmp_path: Path, value: str) -> No
         served_names=[value],
         env={"A": value},
     )
-    folders = dict.fromkeys(recipe.checkpoints, "w")
-    words = docker_run(
-        recipe,
-        Place(),
-        image="i@sha256:0",
-        cache="0",
-        release="r",
-        root="/r",
-        user="7:8",
-        folders=folders,
-    )
+    where = {"release": "r", "root": "/r", "folders": dict.fromkeys(recipe.checkpoints, "w")}
+    words = docker_run(recipe, Place(), image="i@sha256:0", cache="0", user="7:8", **where)
     empty = tmp_path / "empty"
     empty.mkdir()
     assert through_shell(shell_lines(words), empty) == words
@@ -111,9 +98,10 @@ def test_a_value_of_a_recipe_is_never_executed(tmp_path: Path, value: str) -> No
     assert environment(recipe)["A"] == value
 
 
-def test_how_values_become_options(tmp_path: Path) -> None:
+def test_how_values_become_options_and_variables(tmp_path: Path) -> None:
     recipe = recipe_with(
         tmp_path / "recipes",
+        env={"DRAFTER": "${drafter}/x"},
         args={
             "on": True,
             "dark": False,
@@ -121,22 +109,19 @@ def test_how_values_become_options(tmp_path: Path) -> None:
             "whole": 8192,
             "part": 0.85,
             "text": "auto",
-            "json": {
-                "method": "dflash",
-                "model": "${drafter}",
-                "deep": [{"x": None}, "${model}/x"],
-            },
+            "json": {"model": "${drafter}", "deep": [{"x": None}, "${model}/x"]},
         },
     )
     words = serve_arguments(recipe, Place())
     assert words == [
         *("serve", "/models/model", "--on", "--no-dark", "--several", "a", "1"),
         *("--whole", "8192", "--part", "0.85", "--text", "auto", "--json"),
-        '{"method":"dflash","model":"/models/drafter","deep":[{"x":null},"/models/model/x"]}',
+        '{"model":"/models/drafter","deep":[{"x":null},"/models/model/x"]}',
         *("--allowed-media-domains", "media.invalid"),
         *("--served-model-name", "model", "--tensor-parallel-size", "1"),
         *("--uds", "/run/vllm/api.sock"),
     ]
+    assert environment(recipe) == {"DRAFTER": "/models/drafter/x", **ALONE}
 
 
 @pytest.mark.parametrize(
@@ -157,14 +142,6 @@ def test_a_head_waits_for_its_worker_longer_than_a_step_takes(
     assert environment(recipe, 2)[timeout] == seconds
     assert int(seconds) > recipe.longest_step
     assert environment(recipe).get(timeout) == env.get(timeout)
-
-
-def test_a_checkpoint_can_be_named_in_the_environment(tmp_path: Path) -> None:
-    recipe = recipe_with(tmp_path / "recipes", env={"DRAFTER": "${drafter}/x"})
-    assert environment(recipe) == {
-        "DRAFTER": "/models/drafter/x",
-        **ALONE,
-    }
 
 
 def test_seed_001_keeps_all_of_its_settings() -> None:
@@ -237,11 +214,8 @@ def test_two_ranks_differ_only_in_their_part() -> None:
     )
     assert options(worker).items() >= (common | {"--node-rank": ["1"], "--headless": []}).items()
     assert not {"--uds", "--port", "--host"} & options(worker).keys()
-
-
-def test_two_sparks_need_a_fabric_address() -> None:
     with pytest.raises(PlanError, match="expected a fabric address"):
-        serve_arguments(load_recipe("lab-tiny"), Place(nodes=2))
+        serve_arguments(recipe, Place(nodes=2))
 
 
 def test_the_program_prints_what_will_run(
@@ -259,9 +233,6 @@ def test_the_program_prints_what_will_run(
     assert serve[0] == "vllm"
     assert docker[-len(serve) + 1 :] == serve[1:]
     assert "by the digest in the lock" in report
-
-
-def test_the_program_prints_each_rank(capsys: pytest.CaptureFixture[str]) -> None:
     assert sparkwright("recipes", "command", "lab-tiny", "--sparks", "2") == 0
     report = capsys.readouterr().out
     assert report.count("# rank 0 (head)") == report.count("# rank 1 (worker)") == 2
@@ -269,17 +240,12 @@ def test_the_program_prints_each_rank(capsys: pytest.CaptureFixture[str]) -> Non
     assert "$RDMA_OPTIONS" in report
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
+def test_the_program_refuses(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, expected in (
         (["lab-tny"], "did you mean 'lab-tiny'?"),
         (["lab-tiny", "--sparks", "3"], "--sparks: found 3; expected 1 or 2 (lab-tiny)"),
-    ],
-)
-def test_the_program_refuses(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
-) -> None:
-    assert sparkwright("recipes", "command", *arguments) == 1
-    out, err = capsys.readouterr()
-    assert expected in err
-    assert out == ""
+    ):
+        assert sparkwright("recipes", "command", *words) == 1
+        out, err = capsys.readouterr()
+        assert expected in err
+        assert out == ""

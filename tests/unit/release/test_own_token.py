@@ -63,13 +63,11 @@ def test_what_cannot_be_a_token_is_named_by_its_source_and_not_shown(
     said = str(caught.value)
     assert said.startswith(f"{variable or file}: found a Hugging Face token with {found} in it; ")
     assert token.strip() not in said
-
-
-def test_two_tokens_in_a_variable_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library joins them."""
-    monkeypatch.setenv("HF_TOKEN", "hf_a\nhf_b")
-    with pytest.raises(PlanError, match="HF_TOKEN: found a Hugging Face token with spaces or con"):
-        own_token()
+    if variable == "HF_TOKEN":
+        # Two tokens in a variable are none; the library joins them.
+        monkeypatch.setenv("HF_TOKEN", "hf_a\nhf_b")
+        with pytest.raises(PlanError, match="HF_TOKEN: found a Hugging Face token with spaces or"):
+            own_token()
 
 
 def test_a_token_of_ci_goes_before_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,9 +75,7 @@ def test_an_engine_has_what_it_imports_and_no_more() -> None:
     assert {"host/engine/peer_link.py", "host/common/probe.py", "__main__.py"} <= members
     assert not [name for name in members if name.startswith(("host/switch", "host/weights"))]
     assert members < _members(spark_programs())
-
-
-def test_a_spark_has_all_but_the_gateway() -> None:
+    # A Spark has all but the gateway.
     there = {path.relative_to(HOST_FILES.parent).as_posix() for path in HOST_FILES.rglob("*.py")}
     left = there - _members(spark_programs())
     assert {name.rpartition("/")[0] for name in left} == {"host/gateway"}
@@ -114,9 +112,7 @@ def test_each_subcommand_says_what_it_is_for() -> None:
         )
         assert (done.returncode, done.stderr) == (0, ""), name
         assert name in done.stdout
-
-
-def test_another_word_is_refused_with_those_that_there_are() -> None:
+    # Another word is refused with those that there are.
     done = subprocess.run(host_program("engines"), capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "invalid choice: 'engines' (choose from 'engine', 'switch'" in done.stderr

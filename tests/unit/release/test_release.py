@@ -16,10 +16,14 @@ from tests.clock import patience
 from tests.makers.release import DIGEST, NASTY, PAIR, lock, pair, recipe, release
 
 
-def test_the_same_makes_the_same() -> None:
+def test_the_same_makes_the_same_and_needs_a_lock() -> None:
     assert release() == release()
     assert release().id.startswith("try-")
     assert len(release().id) == len("try-") + 8
+    with pytest.raises(PlanError) as caught:
+        release(lock_=Lock())
+    for name in ("owner/drafter@main", "example.org/vllm:1"):
+        assert f"{name} is not in the lock yet" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -53,12 +57,23 @@ def test_no_two_releases_of_one_id_can_differ() -> None:
     assert release(ranks=Ranks(("other",))).id == one.id
 
 
-@pytest.mark.parametrize(("hardware", "unified"), [("gb10", True), ("rtx-5090", False)])
-def test_the_unit_knows_whether_memory_is_unified(hardware: str, unified: bool) -> None:
-    one = recipe(hardware=[hardware])
+@pytest.mark.parametrize(
+    ("changes", "key", "value"),
+    [
+        ({"hardware": ["gb10"]}, "unified", True),
+        ({"hardware": ["rtx-5090"]}, "unified", False),
+        ({"answers": "chat"}, "answers", "chat"),
+        ({"answers": "embeddings", "args": {"runner": "pooling"}}, "answers", "embeddings"),
+        ({"answers": "scores", "args": {"runner": "pooling"}}, "answers", "scores"),
+    ],
+)
+def test_the_unit_knows_the_memory_and_what_the_engine_answers(
+    changes: dict[str, object], key: str, value: object
+) -> None:
+    one = recipe(**changes)
     (image,) = lock().images.values()
     made = release(one, lock().model_copy(update={"images": {image_key(one): image}}))
-    assert json.loads(made.files["unit.json"])["unified"] is unified
+    assert json.loads(made.files["unit.json"])[key] == value
 
 
 @pytest.mark.parametrize("context", [None, "auto", 4096, 262_144, "1M"])
@@ -81,16 +96,11 @@ def test_another_program_is_another_release(monkeypatch: pytest.MonkeyPatch) -> 
     assert (after.program, after.files.keys()) == (b"another", before.files.keys())
 
 
-@pytest.mark.parametrize("answers", ["chat", "embeddings", "scores"])
-def test_the_supervisor_knows_what_the_engine_answers(answers: str) -> None:
-    args = {} if answers == "chat" else {"runner": "pooling"}
-    made = release(recipe(answers=answers, args=args))
-    assert json.loads(made.files["unit.json"])["answers"] == answers
-
-
 def test_both_ranks_have_one_release_and_differ_in_their_own_part() -> None:
     head, worker = pair(0), pair(1)
     assert head.id == worker.id
+    assert pair(0, PAIR[::-1]).id != head.id
+    assert pair(0, names="xy").id == head.id
     same = {name for name in head.files if head.files[name] == worker.files[name]}
     assert same == {"release.json", "engine.env"}
     assert head.program == worker.program
@@ -105,11 +115,6 @@ def test_both_ranks_have_one_release_and_differ_in_their_own_part() -> None:
     assert "--master-addr 192.168.100.11" in worker.files["run"]
     assert "--env NCCL_SOCKET_IFNAME" in head.files["run"]
     assert "NCCL" not in release().files["run"]
-
-
-def test_swapped_sparks_have_another_release_and_renamed_ones_the_same() -> None:
-    assert pair(0, PAIR[::-1]).id != pair(0).id
-    assert pair(0, names="xy").id == pair(0).id
 
 
 def test_release_json_says_what_names_stood_for() -> None:
@@ -160,19 +165,6 @@ def test_run_becomes_docker_with_exactly_its_words(tmp_path: Path) -> None:
     assert (tmp_path / "words").read_text().split("\0")[:-1] == expected[1:]
     assert int((tmp_path / "pid").read_text()) == process.pid, "signals must reach docker itself"
     assert {path.name for path in tmp_path.iterdir()} == {"bin", "root", "run", "words", "pid"}
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"lock_": Lock()}, "owner/drafter@main is not in the lock yet"),
-        ({"lock_": Lock()}, "example.org/vllm:1 is not in the lock yet"),
-    ],
-)
-def test_what_cannot_be_frozen(changes: dict[str, Any], expected: str) -> None:
-    with pytest.raises(PlanError) as caught:
-        release(**changes)
-    assert any(expected in problem for problem in caught.value.problems)
 
 
 @pytest.mark.parametrize(

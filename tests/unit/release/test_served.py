@@ -91,8 +91,19 @@ def test_what_is_no_release_is_an_error(said: str) -> None:
 
 
 class TestLostPins:
-    def test_no_file_while_nothing_serves(self, recipe: Recipe) -> None:
+    def test_no_file_while_nothing_or_something_else_serves(
+        self, root: Path, recipe: Recipe
+    ) -> None:
         assert lost_pins(INVENTORY, None, [recipe], {"a": Served(), "b": Served()}) is None
+        other = load_recipe("qwen3.6-35b-nvfp4-dflash")
+        said = lost_pins(INVENTORY, None, [other], {"a": read(root)})
+        assert said
+        assert "--adopt" not in said
+        # The digest of an image with another vLLM cannot stand for the tag of the recipe.
+        newer = recipe.model_copy(update={"vllm": "99.0"})
+        said = lost_pins(INVENTORY, None, [newer], {"a": read(root)})
+        assert said
+        assert f"--adopt nvidia/Qwen3.6-35B-A3B-NVFP4@{COMMIT}\n" in said
 
     def test_no_file_while_one_of_two_serves(self, root: Path, recipe: Recipe) -> None:
         said = lost_pins(INVENTORY, None, [recipe], {"a": Served(), "b": read(root)})
@@ -104,21 +115,6 @@ class TestLostPins:
         pins = f"--adopt vllm/vllm-openai@{DIGEST} --adopt nvidia/Qwen3.6-35B-A3B-NVFP4@{COMMIT}"
         assert f"sparkwright lock {pins}\n" in said
         assert said.endswith("for today: sparkwright lock")
-
-    def test_no_file_while_an_image_of_another_vllm_serves(
-        self, root: Path, recipe: Recipe
-    ) -> None:
-        """Its digest cannot stand for the tag of the recipe."""
-        newer = recipe.model_copy(update={"vllm": "99.0"})
-        said = lost_pins(INVENTORY, None, [newer], {"a": read(root)})
-        assert said
-        assert f"--adopt nvidia/Qwen3.6-35B-A3B-NVFP4@{COMMIT}\n" in said
-
-    def test_no_file_while_another_recipe_serves(self, root: Path) -> None:
-        other = load_recipe("qwen3.6-35b-nvfp4-dflash")
-        said = lost_pins(INVENTORY, None, [other], {"a": read(root)})
-        assert said
-        assert "--adopt" not in said
 
     @pytest.mark.parametrize(
         ("lacks", "names"),
@@ -142,19 +138,13 @@ class TestLostPins:
         newer = rebuilt.model_copy(update={"vllm": "99.0"})
         for wanted in (other, rebuilt, newer):
             assert lost_pins(INVENTORY, full(recipe), [wanted], {"a": read(root)}) is None
-
-    def test_the_same_image_under_another_tag_is_not_what_serves(
-        self, root: Path, recipe: Recipe
-    ) -> None:
+        # The recipe that serves is to be replaced by one that the lock has not, either.
         image = ImageLock(digest=f"sha256:{'e' * 64}", config=DIGEST, size=7)
-        lock = full(recipe).model_copy(update={"images": {"vllm/vllm-openai:v1": image}})
-        said = lost_pins(INVENTORY, lock, [recipe], {"a": read(root)})
+        strange = Lock(images={"x/y:1": image})
+        assert lost_pins(INVENTORY, strange, [other], {"a": read(root)}) is None
+        assert lost_pins(INVENTORY, strange, [other, recipe], {"a": read(root)})
+        # The same image under another tag is not what serves.
+        tagged = full(recipe).model_copy(update={"images": {"vllm/vllm-openai:v1": image}})
+        said = lost_pins(INVENTORY, tagged, [recipe], {"a": read(root)})
         assert said
         assert f"--adopt vllm/vllm-openai@{DIGEST}\n" in said
-
-    def test_a_file_of_other_recipes_only(self, root: Path, recipe: Recipe) -> None:
-        """The recipe that serves is to be replaced by one that the lock has not, either."""
-        other = load_recipe("qwen3.6-35b-nvfp4-dflash")
-        lock = Lock(images={"x/y:1": ImageLock(digest=DIGEST, config=DIGEST, size=7)})
-        assert lost_pins(INVENTORY, lock, [other], {"a": read(root)}) is None
-        assert lost_pins(INVENTORY, lock, [other, recipe], {"a": read(root)})

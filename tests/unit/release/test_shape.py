@@ -49,9 +49,14 @@ DRAFTER = {
 }
 
 
-def test_a_hybrid_with_experts_and_vision():
-    shape = shape_of(MODEL)
+def known(config: dict[str, Any]) -> Shape:
+    shape = shape_of(config)
     assert shape
+    return shape
+
+
+def test_a_hybrid_with_experts_and_vision():
+    shape = known(MODEL)
     assert (shape.full_attention, shape.linear_attention, shape.mtp) == (10, 30, 1)
     assert (shape.kv_heads, shape.head_dim) == (2, 256)
     assert (shape.linear_key_heads, shape.linear_value_heads, shape.linear_kernel) == (16, 32, 4)
@@ -61,32 +66,29 @@ def test_a_hybrid_with_experts_and_vision():
     assert shape.mtp_parameters == 808_452_096
     assert not shape.quantized
     assert not shape.fp8_kv_cache
+    assert parse(Shape, shape.model_dump(exclude_none=True), "lock") == shape
+    # A large number takes no memory.
+    assert known(MODEL_CONFIG | {"num_hidden_layers": 10**12}).full_attention == 10**12
 
 
 def test_a_drafter():
-    shape = shape_of(DRAFTER)
-    assert shape
+    shape = known(DRAFTER)
     assert (shape.full_attention, shape.sliding_attention, shape.sliding_window) == (4, 4, 2048)
     assert (shape.kv_heads, shape.head_dim, shape.linear_attention) == (4, 128, 0)
 
 
 def test_layers_are_full_attention_where_nothing_is_said():
     config = {name: value for name, value in DRAFTER.items() if name != "layer_types"}
-    shape = shape_of(config | {"head_dim": None})
-    assert shape
+    shape = known(config | {"head_dim": None})
     assert (shape.full_attention, shape.sliding_window, shape.head_dim) == (8, 0, 64)
 
 
 def test_scales_for_an_fp8_cache():
     scheme = {"kv_cache_scheme": {"dynamic": False, "num_bits": 8, "type": "float"}}
     for quantization in (scheme, {"kv_cache_quant_algo": "FP8"}):
-        shape = shape_of(MODEL | {"quantization_config": {"quant_method": "x"} | quantization})
-        assert shape
+        shape = known(MODEL | {"quantization_config": {"quant_method": "x"} | quantization})
         assert (shape.quantized, shape.fp8_kv_cache) == (True, True)
-    shape = shape_of(
-        MODEL | {"quantization_config": {"quant_method": "x", "kv_cache_scheme": None}}
-    )
-    assert shape
+    shape = known(MODEL | {"quantization_config": {"quant_method": "x", "kv_cache_scheme": None}})
     assert (shape.quantized, shape.fp8_kv_cache) == (True, False)
 
 
@@ -113,15 +115,3 @@ def test_what_cannot_be_counted_has_no_shape():
 def test_a_lie_of_the_hub_is_no_shape(lie: dict[str, Any]):
     assert shape_of(MODEL_CONFIG)
     assert shape_of(MODEL_CONFIG | lie) is None
-
-
-def test_a_large_number_takes_no_memory():
-    shape = shape_of(MODEL_CONFIG | {"num_hidden_layers": 10**12})
-    assert shape
-    assert shape.full_attention == 10**12
-
-
-def test_it_stands_in_a_lock():
-    shape = shape_of(MODEL)
-    assert shape
-    assert parse(Shape, shape.model_dump(exclude_none=True), "lock") == shape

@@ -26,9 +26,12 @@ def at(stage: StateStage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "state", SimpleNamespace(current_stage=stage))
 
 
-def test_the_results_come_last_once_a_replica(
+def test_the_results_come_last_once_a_replica_and_a_plan_has_none(
     ends: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    at(StateStage.Prepare, monkeypatch)
+    report.conclude("chat", " is stopped.")
+    assert ends == []
     at(StateStage.Execute, monkeypatch)
     # Both Sparks of a pair say it.
     report.conclude("chat", " serves a-1 again.")
@@ -37,12 +40,6 @@ def test_the_results_come_last_once_a_replica(
     (say,) = ends
     say()
     assert capsys.readouterr().out == "\nchat serves a-1 again.\ncode is stopped.\n"
-
-
-def test_a_plan_has_no_result(ends: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    at(StateStage.Prepare, monkeypatch)
-    report.conclude("chat", " is stopped.")
-    assert ends == []
 
 
 def test_a_holder_is_named_with_local_time() -> None:

@@ -36,15 +36,11 @@ def test_the_first_has_the_sparks_own_place(tmp_path: Path) -> None:
     assert (second.recipe_name, second.rank, second.api_key) == ("lab-built", 0, "none")
     assert second.seats[0].replica == "chat"
     assert second.may_listen.doors == first.may_listen.doors == (8000, 8001)
-
-
-def test_a_run_may_be_about_one(tmp_path: Path) -> None:
-    assert [each.replica for each in target(tmp_path).chosen_seats] == ["chat", "embed"]
+    # A run may be about one.
+    assert [each.replica for each in own.chosen_seats] == ["chat", "embed"]
     (only,) = target(tmp_path, chosen=["embed"]).chosen_seats
     assert only.seat == "embed"
-
-
-def test_a_spark_in_one_replica_has_nothing_of_it(tmp_path: Path) -> None:
+    # A Spark in one replica has nothing of it.
     alone = target(tmp_path, replicas=None)
     assert alone.seats == alone.chosen_seats == (alone,)
     assert alone.may_listen.doors == (8000,)

@@ -137,10 +137,14 @@ def files(tmp_path: Path) -> list[Path]:
     return paths
 
 
-def test_a_run_that_changes_nothing_is_one_command(machine: Machine, files: list[Path]) -> None:
-    done = [machine.add(has, path, path.name) for path in files]
+def test_a_run_that_changes_nothing_is_one_command(
+    machine: Machine, files: list[Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    done = [machine.add(has, path, path.name) for path in (*files, files[0])]
     assert len(machine.run()) == 1
     assert not any(each.did_change() for each in done)
+    # A notice is shown once an operation.
+    assert [caplog.text.count(f"{name} has {name}") for name in "abc"] == [2, 1, 1]
 
 
 def test_a_plan_that_changes_nothing_is_one_command(machine: Machine, files: list[Path]) -> None:
@@ -150,6 +154,12 @@ def test_a_plan_that_changes_nothing_is_one_command(machine: Machine, files: lis
         has(files[1], "b", MomentaryText)
         assert machine.commands == []
     assert len(machine.commands) == 1
+    # During a run, one of pyinfra's own facts is a command like those that change something.
+    with machine.deploy(), survey.surveyed():
+        asks_pyinfra(files[0])
+        has(files[1], "b")
+        has(files[2], "c")
+    assert len(machine.commands) == 3
 
 
 def test_a_plan_knows_what_will_change(machine: Machine, files: list[Path]) -> None:
@@ -170,15 +180,6 @@ def test_a_plan_knows_what_will_change(machine: Machine, files: list[Path]) -> N
     machine.run()
     done = [each.did_change() for each in (before, first, second, same, after)]
     assert done == [False, True, False, False, True]
-
-
-def test_a_plan_forgets_nothing(machine: Machine, files: list[Path]) -> None:
-    """During a run, one of pyinfra's own facts is a command like those that change something."""
-    with machine.deploy(), survey.surveyed():
-        asks_pyinfra(files[0])
-        has(files[1], "b")
-        has(files[2], "c")
-    assert len(machine.commands) == 2
 
 
 def test_a_plan_ends_where_an_operation_raises(machine: Machine, files: list[Path]) -> None:
@@ -205,12 +206,6 @@ def test_an_operation_looks_anew_after_a_change(machine: Machine, files: list[Pa
     ]
 
 
-def test_operations_share_an_answer(machine: Machine, files: list[Path]) -> None:
-    machine.add(has, files[0], "a")
-    machine.add(has, files[0], "a")
-    assert len(machine.run()) == 1
-
-
 def test_an_operation_that_asks_again_reads_anew(machine: Machine, files: list[Path]) -> None:
     """It asks again because somebody else may have changed it."""
     machine.add(waits, files[0])
@@ -218,17 +213,13 @@ def test_an_operation_that_asks_again_reads_anew(machine: Machine, files: list[P
     assert commands[1:] == [f"cat {files[0]}"]
 
 
-def test_what_is_foreseen_is_read_in_the_first_round(machine: Machine, files: list[Path]) -> None:
+@pytest.mark.parametrize(("operation", "rounds"), [(foreseen, 1), (has_both, 2)])
+def test_what_is_foreseen_is_read_in_the_first_round_and_else_in_a_second(
+    machine: Machine, files: list[Path], operation: Callable[..., Any], rounds: int
+) -> None:
     files[1].write_text("a\n")
-    both = machine.add(foreseen, *files[:2])
-    assert len(machine.run()) == 1
-    assert not both.did_change()
-
-
-def test_a_second_fact_is_read_in_a_second_round(machine: Machine, files: list[Path]) -> None:
-    files[1].write_text("a\n")
-    both, third = machine.add(has_both, *files[:2]), machine.add(has, files[2], "c")
-    assert len(machine.run()) == 2
+    both, third = machine.add(operation, *files[:2]), machine.add(has, files[2], "c")
+    assert len(machine.run()) == rounds
     assert not both.did_change()
     assert not third.did_change()
 
@@ -277,14 +268,6 @@ def test_an_old_answer_does_not_serve(
     assert machine.run()[1:] == [f"cat {files[0]}"]
 
 
-def test_a_notice_is_shown_once(
-    machine: Machine, files: list[Path], caplog: pytest.LogCaptureFixture
-) -> None:
-    machine.add(has, files[0], "a")
-    machine.run()
-    assert caplog.text.count("a has a") == 1
-
-
 def test_a_script_that_hangs_fails_or_is_none_has_no_answer(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -304,13 +287,10 @@ def test_a_script_that_hangs_fails_or_is_none_has_no_answer(
     found = {script: output.stdout_lines for script, (_, output) in answers}
     assert found == {"echo a": ["a"], "cd /; echo b": ["b"], "cat; echo c": ["c"]}
     assert not [*tmp_path.iterdir()]
-
-
-def test_where_it_gets_no_folder_it_runs_nothing() -> None:
-    script = survey_script.survey_script(["echo a"], "@@m")
+    # Where it gets no folder, it runs nothing.
     done = subprocess.run(
         ["sh", "-s"],
-        input=script,
+        input=survey_script.survey_script(["echo a"], "@@m"),
         env={**os.environ, "TMPDIR": "/nonexistent"},
         capture_output=True,
         text=True,

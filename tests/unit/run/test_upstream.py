@@ -76,29 +76,29 @@ def test_at_most_five_parts_of_pyinfra_are_replaced() -> None:
     assert [patch for patch in patches if patch not in told] == []
 
 
-def test_pyinfra_still_reads_the_source_of_each_caller() -> None:
-    """Once this fails, drop `operation_order` and docs/upstream/operation-order.patch."""
-    assert "getframeinfo" in inspect.getsource(get_operation_order_from_stack)
+@pytest.mark.parametrize(
+    ("ours", "of", "text", "is_there"),
+    [
+        # Reads the source of each caller.
+        ("operation_order", get_operation_order_from_stack, "getframeinfo", True),
+        # Merges the data of a host for each argument.
+        ("pop_arguments", arguments.pop_global_arguments, "getattr(host.data", True),
+        # paramiko has short messages wait.
+        ("_transport", inspect.getmodule(Transport), "NODELAY", False),
+        # Takes a refused login for an error.
+        ("Client.connect", inspect.getmodule(SSHConnector), "banner", False),
+    ],
+)
+def test_each_part_of_theirs_is_still_as_it_was(
+    ours: str, of: Any, text: str, is_there: bool
+) -> None:
+    """Once one fails, drop our part of that name and its patch in docs/upstream."""
+    assert (text in inspect.getsource(of)) is is_there, ours
 
 
 def test_pyinfra_still_computes_the_types_of_its_arguments_anew() -> None:
     """Once this fails, drop `_global_arguments` and docs/upstream/argument-types.patch."""
     assert _types() is not _types()
-
-
-def test_pyinfra_still_merges_the_data_of_a_host_for_each_argument() -> None:
-    """Once this fails, drop `pop_arguments` and docs/upstream/host-data.patch."""
-    assert "getattr(host.data" in inspect.getsource(arguments.pop_global_arguments)
-
-
-def test_paramiko_still_has_short_messages_wait() -> None:
-    """Once this fails, drop `_transport` and docs/upstream/no-delay.patch."""
-    assert "NODELAY" not in inspect.getsource(inspect.getmodule(Transport))  # type: ignore[arg-type]
-
-
-def test_pyinfra_still_takes_a_refused_login_for_an_error() -> None:
-    """Once this fails, drop `Client.connect` and docs/upstream/refused-login.patch."""
-    assert "banner" not in inspect.getsource(inspect.getmodule(SSHConnector))  # type: ignore[arg-type]
 
 
 def test_the_order_is_pyinfras(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,6 +191,8 @@ def test_a_refused_login_is_tried_again(
     attempts: Callable[..., list[float]], by: Exception
 ) -> None:
     assert len(attempts(refused(by), refused(by), None)) == 3
+    with pytest.raises(SSHException, match="banner"):
+        attempts(*[refused(by)] * 1000)
 
 
 @pytest.mark.parametrize("error", [SSHException("No existing session"), refused(TimeoutError())])
@@ -216,8 +218,3 @@ def test_an_absent_host_is_no_closed_port(
     with pytest.raises(OSError, match=r"port 22 of 10\.0\.0\.1") as raised:
         attempts(error)
     assert cause(str(raised.value)).startswith(said)
-
-
-def test_a_server_that_refuses_all_is_given_up(attempts: Callable[..., list[float]]) -> None:
-    with pytest.raises(SSHException, match="banner"):
-        attempts(*[refused(EOFError())] * 1000)

@@ -1,0 +1,43 @@
+"""A recipe that is good, and what is said of one that is not."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sparkwright.common.errors import PlanError
+from sparkwright.recipe.loader import load_recipe
+from tests.unit.unplaced import unplaced
+
+
+def good() -> dict[str, object]:
+    return {
+        "description": "A model.",
+        "source": "nowhere",
+        "proven": "By nobody.",
+        "vllm": "0.33.0",
+        "hardware": ["gb10"],
+        "sparks": [1],
+        "image": "example.org/vllm:1",
+        "checkpoints": {
+            "model": {"repo": "owner/model", "folder": "model"},
+            "drafter": {"repo": "owner/drafter", "folder": "drafter"},
+        },
+        "served_names": ["model"],
+        "args": {"max-model-len": 4096},
+        "env": {"VLLM_LOGGING_LEVEL": "INFO"},
+        "start_timeout": 60,
+    }
+
+
+def put(folder: Path, data: dict[str, object], name: str = "try") -> Path:
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(data, sort_keys=False, allow_unicode=True))
+    return path
+
+
+def problems(folder: Path, **changes: object) -> list[str]:
+    path = put(folder, {**good(), **changes})
+    with pytest.raises(PlanError) as caught:
+        load_recipe("try", folder)
+    return unplaced(caught.value.problems, path)
