@@ -21,6 +21,12 @@ def changed_program(text: str, *words: object) -> list[str]:
     return [sys.executable, "-B", "-c", found, *map(str, words)]
 
 
+def script(path: Path, text: str) -> None:
+    """Write a program that stands in for another."""
+    path.write_text(text)
+    path.chmod(0o755)
+
+
 @cache
 def _folder() -> "tempfile.TemporaryDirectory[str]":
     """Return a folder with the archive, which goes with the process that made it."""

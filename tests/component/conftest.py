@@ -25,9 +25,7 @@ def repository_url(repository: Path) -> Iterator[str]:
     port = free_port()
     address = f"127.0.0.1:{port}"
     server = subprocess.Popen(
-        apt.serve_command(repository, address),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        apt.serve_command(repository, address), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
         until(lambda: listens(port))

@@ -74,7 +74,14 @@ def fill(folder: Path) -> None:
         os.close(handle)
 
 
-class Forwarding(BaseHTTPRequestHandler):
+class QuietHandler(BaseHTTPRequestHandler):
+    """One that prints nothing of what it is asked."""
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+class Forwarding(QuietHandler):
     """A proxy for plain http, which notes the URLs that it is asked for.
 
     Attributes:
@@ -97,9 +104,6 @@ class Forwarding(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(answer.content)))
         self.end_headers()
         self.wfile.write(answer.content)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Print nothing."""
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from paramiko.common import cMSG_CHANNEL_SUCCESS
 
 from tests.clock import patience
 from tests.component.servers import free_port, listens, until
+from tests.programs import script
 
 _RUN = "/run/sparkwright"
 
@@ -43,8 +44,7 @@ class Machine:
         """Start it; the SSH server then takes connections."""
         (self.folder / "bin").mkdir(parents=True, exist_ok=True)
         sudo = self.folder / "bin/sudo"
-        sudo.write_text('#!/bin/sh\n[ "$1" = -n ] && shift\nexec "$@"\n')
-        sudo.chmod(0o755)
+        script(sudo, '#!/bin/sh\n[ "$1" = -n ] && shift\nexec "$@"\n')
         if not (self.folder / "key").exists():
             self.new_host_key()
         self.process = subprocess.Popen(

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from sparkwright.common.last_resort import guarded
+from sparkwright.common.local_file import write_file
 from tests import forked
 from tests.clock import patience
+from tests.programs import script
 
 PROJECT = Path(__file__).parents[2]
 SPARKS = """\
@@ -79,20 +82,16 @@ def shell(site: Path, line: str) -> "subprocess.CompletedProcess[str]":
         ("sparks", "ssh_prot = 1\n", "sparks.py: ssh_prot: found an unknown key; did you mean 'ss"),
         ("sparks", "import sys\nsys.exit(3)\n", "found an end of the program (sys.exit, 3); exp"),
         ("chta", "swappiness = 10\n", "group_data/chta.py: found a file for no replica; did you m"),
+        ("sparks", "", "sparks.py: cannot be read ([Errno 22] it is no regular file"),
         ("chat", "drain_seconds = '300'\n", "group_data/chat.py: drain_seconds: found '300'; expe"),
     ],
 )  # fmt: skip
 def test_group_data(site: Path, name: str, text: str, said: str) -> None:
-    (site / f"group_data/{name}.py").write_text(text)
+    file = site / f"group_data/{name}.py"
+    file.write_text(text) if text else os.mkfifo(file)
     told = pyinfra(site, *SPARK)
     assert said in told
     assert "Connecting" not in told
-
-
-def test_group_data_that_is_a_pipe(site: Path) -> None:
-    os.mkfifo(site / "group_data/sparks.py")
-    told = pyinfra(site, *SPARK)
-    assert "group_data/sparks.py: cannot be read ([Errno 22] it is no regular file" in told
 
 
 def test_a_locale_of_ascii(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,15 +135,11 @@ def test_the_command_line(site: Path, words: tuple[str, ...], said: str) -> None
     assert "Connecting" not in told
 
 
-def test_a_spark_that_is_off(site: Path) -> None:
+def test_a_spark_that_is_off_and_a_key_that_is_not_there(site: Path) -> None:
     (site / "inventory/sparks.yaml").write_text(OFF)
     told = pyinfra(site, *SPARK)
     assert "spark-a: no connection: it refuses the connection: is it on and booted" in told
     assert "(Connection refused: port 1 of 127.0.0.1)" in told
-
-
-def test_a_key_of_the_command_line(site: Path) -> None:
-    (site / "inventory/sparks.yaml").write_text(OFF)
     told = pyinfra(site, *SPARK, "--key", "/nosuch")
     assert "--ssh-key: found no file /nosuch; expected a private key" in told
 
@@ -161,8 +156,7 @@ def test_sudo(site: Path, monkeypatch: pytest.MonkeyPatch, sudo: str | None, sai
     programs.mkdir()
     (programs / "sh").symlink_to("/bin/sh")
     if sudo:
-        (programs / "sudo").write_text(f"#!/bin/sh\n{sudo}\n")
-        (programs / "sudo").chmod(0o755)
+        script((programs / "sudo"), f"#!/bin/sh\n{sudo}\n")
     monkeypatch.setenv("PATH", str(programs))
     assert said in pyinfra(site, *SPARK)
 
@@ -229,21 +223,10 @@ def test_a_reader_that_leaves(site: Path) -> None:
 
 @pytest.mark.parametrize(
     ("out", "reason"),
-    [
-        ("/dev/null", "/dev/null is no folder"),
-        ("/proc/x", "No such file or directory"),
-        ("inventory.py", "inventory.py is no folder"),
-    ],
+    [("/dev/null", "/dev/null is no folder"), ("/proc/x", "No such file or directory")],
 )
 def test_a_file_that_cannot_be_written(
-    out: str, reason: str, capfd: pytest.CaptureFixture[str], tmp_path: Path
+    out: str, reason: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from sparkwright.common.last_resort import guarded
-    from sparkwright.common.local_file import write_file
-
-    (tmp_path / "inventory.py").touch()
-    folder = tmp_path / out if out == "inventory.py" else Path(out)
-    assert guarded(lambda: write_file(folder / "x.json", "{}")) == 1
-    assert capfd.readouterr().err == f"{folder}/x.json: cannot be read or written: " + (
-        reason.replace("inventory.py", str(folder)) + "\n"
-    )
+    assert guarded(lambda: write_file(Path(out, "x.json"), "{}")) == 1
+    assert capfd.readouterr().err == f"{out}/x.json: cannot be read or written: {reason}\n"

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from host.image.build import Build
 from sparkwright.common.progress import JobProgress, Meter, parse_progress
 from tests.clock import patience
 from tests.makers.docker import Docker, image_files, serving_docker
-from tests.programs import changed_program
+from tests.programs import changed_program, script
 
 IMAGE = "sparkwright/lab-inject:555555555555"
 BASE = f"example.org/vllm@sha256:{'7' * 64}"
@@ -71,8 +72,7 @@ def spark(tmp_path: Path) -> Iterator[Spark]:
     }
     (tmp_path / "manifests/image-build@555555555555.json").write_text(json.dumps(orders))
     stand_in = tmp_path / "bin/docker"
-    stand_in.write_text(STAND_IN.format(root=tmp_path))
-    stand_in.chmod(0o755)
+    script(stand_in, STAND_IN.format(root=tmp_path))
     with serving_docker(tmp_path / "docker.sock") as docker:
         yield Spark(tmp_path, docker)
 
@@ -177,20 +177,16 @@ def test_a_step_that_fails_shows_its_last_lines_and_what_goes_on(spark: Spark) -
     [
         ("docker: 'buildx' is not a docker command.\n", "apt-get install docker-buildx-plugin"),
         ("#5 ERROR: write /x: no space left on device\n", "the disk is full"),
+        ("", "Docker does not answer"),
     ],
 )
 def test_a_known_cause_has_its_remedy(spark: Spark, said: str, meaning: str) -> None:
+    if not said:
+        spark.docker.socket.unlink()
     assert meaning in spark.refuse(said)
 
 
-def test_no_docker(spark: Spark) -> None:
-    spark.docker.socket.unlink()
-    assert "Docker does not answer" in spark.refuse("")
-
-
-def test_how_far_a_build_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    from host.image.build import Build
-
+def test_how_far_a_build_is() -> None:
     build = Build()
     assert build.measure() == ("building", 0, 0)
     said = [build.note(line) for line in BEGUN.splitlines()]
@@ -204,9 +200,7 @@ def test_how_far_a_build_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not build.failed
 
 
-def test_the_lines_are_those_of_the_step_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from host.image.build import Build
-
+def test_the_lines_are_those_of_the_step_that_failed() -> None:
     build = Build()
     for line in ("#7 [a 1/2] RUN x", "#8 [b 1/2] RUN y", "#7 0.1 of x", "#8 0.2 of y"):
         build.note(line)

@@ -53,14 +53,9 @@ def test_all_parts_of_an_image_for_one_processor(
     assert contents == expected
 
 
-def test_a_part_arrives_and_is_not_asked_for_again(image: RegistryImage, tmp_path: Path) -> None:
-    assert fetch(image, tmp_path / "layer") == [len(LAYER)]
-    assert (tmp_path / "layer").read_bytes() == LAYER
-    image.url = "http://127.0.0.1:1"
-    assert fetch(image, tmp_path / "layer") == []
-
-
-def test_one_that_was_cut_off_goes_on(image: RegistryImage, tmp_path: Path) -> None:
+def test_a_part_that_was_cut_off_goes_on_and_is_not_asked_for_again(
+    image: RegistryImage, tmp_path: Path
+) -> None:
     (tmp_path / "layer.part").write_bytes(LAYER[:4])
     asked: list[int] = []
     given = image.blob
@@ -68,6 +63,8 @@ def test_one_that_was_cut_off_goes_on(image: RegistryImage, tmp_path: Path) -> N
     assert fetch(image, tmp_path / "layer") == [len(LAYER)]
     assert asked == [4]
     assert (tmp_path / "layer").read_bytes() == LAYER
+    image.url = "http://127.0.0.1:1"
+    assert fetch(image, tmp_path / "layer") == []
 
 
 def test_one_that_the_registry_lacks(

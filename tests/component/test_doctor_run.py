@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests import forked
+from tests.programs import script
 
 PROJECT = Path(__file__).parents[2]
 INVENTORY = """
@@ -32,8 +33,7 @@ def site(tmp_path: Path) -> Path:
     (tmp_path / "hosts.py").write_text(settings + INVENTORY)
     # What asks whether sudo may be used.
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/sudo").write_text("#!/bin/sh\nexit 0\n")
-    (tmp_path / "bin/sudo").chmod(0o755)
+    script((tmp_path / "bin/sudo"), "#!/bin/sh\nexit 0\n")
     return tmp_path
 
 
@@ -76,8 +76,7 @@ def test_a_dry_run_makes_no_file(site: Path) -> None:
 
 
 def test_a_spark_that_cannot_be_read_is_in_the_report(site: Path) -> None:
-    (site / "bin/date").write_text("#!/bin/sh\nexit 1\n")
-    (site / "bin/date").chmod(0o755)
+    script((site / "bin/date"), "#!/bin/sh\nexit 1\n")
     path = site / "report.md"
     done = doctor(site, "-y", "--data", f"report={path}")
     assert done.returncode == 1

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import script
+
 PROJECT = Path(__file__).parents[2]
 
 needs_ufw = pytest.mark.skipif(
@@ -37,8 +39,7 @@ exec "$2" -c "$3"
 def inside(tmp_path):
     """Run Python code where ufw has a network and settings of its own; return what it prints."""
     for name, text in STANDINS.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
+        script((tmp_path / name), f"#!/bin/sh\n{text}\n")
 
     def run_code(code):
         private = ["unshare", "--net", "--mount", "--propagation", "private"]

@@ -14,6 +14,7 @@ import pytest
 
 from sparkwright.release.container import CONTAINER_OPTIONS
 from sparkwright.runtime.deploy import gpu_in_container
+from tests.programs import script
 from tests.unit.driven import Driven, this_machine
 
 PROGRAM = Path(__file__).parents[2] / "files/host/runtime/gpu_proof.py"
@@ -62,8 +63,7 @@ class Spark:
         self.cuda(0)
 
     def write(self, name: str, text: str) -> None:
-        (self.folder / "bin" / name).write_text(text)
-        (self.folder / "bin" / name).chmod(0o755)
+        script(self.folder / "bin" / name, text)
 
     def driver(self, version: str) -> None:
         text = f'case $1 in --list-gpus) echo "GPU 0: NVIDIA GB10" ;; *) echo {version} ;; esac'

@@ -27,6 +27,7 @@ from sparkwright.host.operations import packages
 from sparkwright.host.operations.packages import install
 from sparkwright.host.packages import install_script, parse_attempt
 from tests.lab import apt
+from tests.programs import script
 from tests.unit.driven import Driven, this_machine
 
 pytestmark = pytest.mark.skipif(
@@ -148,6 +149,7 @@ def test_it_is_installed_and_written_down(root: Root) -> None:
     # Once, however often a run asks for it.
     assert root.install()
     assert (root.folder / "r/state/installed").read_text() == f"{apt.PACKAGE}\n"
+    assert root.updates == [True, False]
 
 
 @pytest.mark.parametrize("name", ["lists_lock", "dpkg_lock"])
@@ -172,13 +174,10 @@ def test_patience_has_an_end(root: Root, caplog: pytest.LogCaptureFixture) -> No
         assert not root.install()
     assert f"{apt.PACKAGE} is not installed: {root.lists_lock} is held by python" in caplog.text
     assert "apt_patience_seconds in the group data" in caplog.text
+    root.spark.data["apt_patience_seconds"] = "long"
+    assert not root.install()
+    assert "Traceback" not in caplog.text
     assert not root.has_it
-
-
-def test_lists_are_fetched_once_a_run(root: Root) -> None:
-    assert root.install()
-    assert root.install()
-    assert root.updates == [True, False]
 
 
 def test_a_source_of_others_that_fails_is_a_warning(
@@ -217,15 +216,6 @@ def test_a_loss_of_power_amid_one_is_mended_first(
     assert root.install()
     assert root.has_it
     assert "an installation that had been cut off was completed" in caplog.text
-
-
-def test_a_setting_that_cannot_be_is_no_traceback(
-    root: Root, caplog: pytest.LogCaptureFixture
-) -> None:
-    root.spark.data["apt_patience_seconds"] = "long"
-    assert not root.install()
-    assert "apt_patience_seconds" in caplog.text
-    assert "Traceback" not in caplog.text
 
 
 @pytest.fixture
@@ -272,9 +262,8 @@ def pin(root: Root, tmp_path: Path) -> None:
 def exchanged(deb: Path, folder: Path) -> None:
     """Give a package a script that shows who ran it, under the same name and version."""
     subprocess.run(["dpkg-deb", "--raw-extract", deb, folder / "deb"], check=True)
-    script = folder / "deb/DEBIAN/postinst"
-    script.write_text(f"#!/bin/sh\nid >{folder}/was-here\n")
-    script.chmod(0o755)
+    program = folder / "deb/DEBIAN/postinst"
+    script(program, f"#!/bin/sh\nid >{folder}/was-here\n")
     subprocess.run(["dpkg-deb", "--build", folder / "deb", deb], check=True, capture_output=True)
 
 

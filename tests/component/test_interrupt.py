@@ -17,6 +17,7 @@ from tests.clock import patience
 from tests.component.servers import until
 from tests.component.small_site import Site, pyinfra, sparkwright
 from tests.component.sshd import Machine, machines
+from tests.programs import script
 
 KEYS = "keys_command: [sh, -c, 'touch asked; exec sleep 900']\n"
 # As OpenSSH's own, which ends with a status of its own.
@@ -73,6 +74,7 @@ BOTH = [sparkwright("apply"), pyinfra("deploys/spark.py")]
         ("plan", "sparkwright.cli.main"),
         ("plan", "pyinfra_cli"),
         ("plan", "pyinfra_cli.cli"),
+        ("deploys/spark.py", "pyinfra_cli.cli"),
         ("recipes list", "sparkwright.recipe.loader"),
         ("keys list", "sparkwright.door.keys"),
         ("verify", "pytest"),
@@ -83,26 +85,23 @@ def test_while_a_command_is_imported(
     tmp_path: Path, running: dict[str, Machine], line: str, module: str
 ) -> None:
     site = Site(tmp_path, running, 1)
-    said = interrupted(site, sparkwright(line), module).strip()
+    words = pyinfra(line) if "deploys" in line else sparkwright(line)
+    said = interrupted(site, words, module).strip()
     # Of what is printed while it reads its command line, pytest keeps all to itself.
     assert said == ("" if module == "sparkwright.verify.plugin" else "interrupted")
 
 
-def test_while_pyinfra_is_imported(tmp_path: Path, running: dict[str, Machine]) -> None:
-    site = Site(tmp_path, running, 1)
-    said = interrupted(site, pyinfra("deploys/spark.py"), "pyinfra_cli.cli")
-    assert said.strip() == "interrupted"
-
-
 @pytest.mark.parametrize("words", BOTH)
-def test_while_the_inventory_is_loaded(site: Site, words: list[str]) -> None:
-    assert BEFORE in interrupted(site, words, "sparkwright.inventory.groups")
-
-
-@pytest.mark.parametrize("words", BOTH)
-def test_while_the_keys_are_asked_for(site: Site, words: list[str]) -> None:
-    site.write(more=KEYS)
-    assert BEFORE in interrupted(site, words)
+@pytest.mark.parametrize(
+    ("changes", "module"),
+    [({}, "sparkwright.inventory.groups"), ({"more": KEYS}, ""), ({"where": "fact"}, "")],
+    ids=["inventory", "keys", "plan"],
+)
+def test_while_it_reads_and_plans(
+    site: Site, words: list[str], changes: dict[str, str], module: str
+) -> None:
+    site.write(**changes)
+    assert BEFORE in interrupted(site, words, module)
 
 
 @contextmanager
@@ -128,12 +127,6 @@ def test_while_no_spark_answers(site: Site, words: list[str]) -> None:
         said = interrupted(site, words)
     assert BEFORE in said
     assert "no answer" not in said
-
-
-@pytest.mark.parametrize("words", BOTH)
-def test_while_it_is_planned(site: Site, words: list[str]) -> None:
-    site.write(where="fact")
-    assert BEFORE in interrupted(site, words)
 
 
 @pytest.mark.parametrize("words", BOTH)
@@ -166,24 +159,15 @@ def test_while_the_status_waits_for_its_next_look(site: Site, words: list[str]) 
     assert interrupted(site, words).count("Ctrl-C ends it") == 1
 
 
-def test_while_a_log_is_followed(tmp_path: Path, running: dict[str, Machine]) -> None:
+@pytest.mark.parametrize("line", ["logs -f", "keys list", "verify"])
+def test_while_a_command_waits_for_a_program(
+    tmp_path: Path, running: dict[str, Machine], line: str
+) -> None:
     site = Site(tmp_path, running, 1)
-    (tmp_path / "ssh").write_text(SSH)
-    (tmp_path / "ssh").chmod(0o755)
-    assert interrupted(site, sparkwright("logs -f")).strip() == "interrupted"
-
-
-def test_while_a_command_reads_keys(tmp_path: Path, running: dict[str, Machine]) -> None:
-    site = Site(tmp_path, running, 1)
-    site.write(more=KEYS)
-    assert interrupted(site, sparkwright("keys list")).strip() == "interrupted"
-
-
-def test_while_verify_waits_for_a_spark(tmp_path: Path, running: dict[str, Machine]) -> None:
-    site = Site(tmp_path, running, 1)
-    (tmp_path / "ssh").write_text(SSH)
-    (tmp_path / "ssh").chmod(0o755)
-    assert "interrupted" in interrupted(site, sparkwright("verify"))
+    site.write(more=KEYS if line == "keys list" else "")
+    script((tmp_path / "ssh"), SSH)
+    said = interrupted(site, sparkwright(line)).strip()
+    assert "interrupted" in said if line == "verify" else said == "interrupted"
 
 
 def test_while_init_tries_a_machine(tmp_path: Path, running: dict[str, Machine]) -> None:

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.common.errors import PlanError
 from sparkwright.fleet.settings import Settings
-from sparkwright.inventory.groups import load
 from sparkwright.run.options import OPTIONS
 from tests import forked
 
@@ -34,7 +32,7 @@ replicas:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """What a clone holds of what an inventory needs."""
+    """What a clone holds of what an inventory needs, and the inventory."""
     root = tmp_path / "clone"
     root.mkdir()
     for name in ("inventory.py", "config.py"):
@@ -44,6 +42,8 @@ def project(tmp_path: Path) -> Path:
         shutil.copytree(PROJECT / name, root / name)
     shutil.copytree(PROJECT / "files/recipes", root / "files/recipes")
     (root / "deploy.py").write_text(DEPLOY)
+    (root / "inventory/sparks.yaml").write_text(LOCAL)
+    (root / "group_data").mkdir()
     return root
 
 
@@ -113,14 +113,12 @@ def test_a_command_for_the_keys_runs_before_the_connection(project: Path) -> Non
 
 @pytest.mark.parametrize("limit", ["spark-a", "@loc*"])
 def test_a_limit_takes_sparks_and_replicas(project: Path, limit: str) -> None:
-    (project / "inventory/sparks.yaml").write_text(LOCAL)
     run = pyinfra(project, "-y", "inventory.py", "deploy.py", "--limit", limit)
     assert run.returncode == 0
     assert touched(project) == ["@local spark-a chat 0"]
 
 
 def test_a_limit_that_matches_nothing(project: Path) -> None:
-    (project / "inventory/sparks.yaml").write_text(LOCAL)
     wrong = ("chta", "spark-c", "x*", "all")
     arguments = [word for limit in ("chat", *wrong) for word in ("--limit", limit)]
     lines = refused(project, "inventory.py", "deploy.py", *arguments).splitlines()
@@ -131,8 +129,6 @@ def test_a_limit_that_matches_nothing(project: Path) -> None:
 
 
 def test_data_that_nothing_reads(project: Path) -> None:
-    (project / "inventory/sparks.yaml").write_text(LOCAL)
-    shutil.copytree(PROJECT / "group_data", project / "group_data")
     data = ("--data", "swapiness=9", "--data", "swappiness=10")
     message = refused(project, "inventory.py", "deploy.py", *data)
     start = "--data swapiness: found a name that nothing reads; did you mean 'swappiness'? "
@@ -143,7 +139,6 @@ def test_data_that_nothing_reads(project: Path) -> None:
 
 @pytest.mark.parametrize("option", ["--no-wait", "--serial"])
 def test_a_run_in_which_a_failure_stops_nobody_is_refused(project: Path, option: str) -> None:
-    (project / "inventory/sparks.yaml").write_text(LOCAL)
     message = refused(project, "inventory.py", "deploy.py", option)
     assert message.startswith(f"found {option}; expected it left out: ")
     assert "--limit" in message
@@ -154,7 +149,6 @@ def test_values_that_nothing_takes_end_a_run_before_any_connection(project: Path
     (project / "inventory/sparks.yaml").write_text(
         LOCAL.replace("{local: true}", "{ssh_hostname: 127.0.0.1, ssh_port: 9}")
     )
-    shutil.copytree(PROJECT / "group_data", project / "group_data")
     given = ("docker=reboot", "fabric=1", "weights=remove", "firewall=onn", "watch=soon")
     given += ("report=/dev/null/x",)
     data = [word for each in given for word in ("--data", each)]
@@ -177,8 +171,6 @@ def test_values_that_nothing_takes_end_a_run_before_any_connection(project: Path
 
 
 def test_all_that_is_wrong_with_group_data_ends_a_run_and_names_its_file(project: Path) -> None:
-    (project / "inventory/sparks.yaml").write_text(LOCAL)
-    shutil.copytree(PROJECT / "group_data", project / "group_data")
     (project / "group_data/sparks.py").write_text(
         "from pathlib import Path\n"
         '_half = Path("/tmp").name\n'
@@ -196,8 +188,6 @@ def test_all_that_is_wrong_with_group_data_ends_a_run_and_names_its_file(project
 
 
 def test_settings_of_two_files_that_contradict_each_other_end_a_run(project: Path) -> None:
-    (project / "inventory/sparks.yaml").write_text(LOCAL)
-    (project / "group_data").mkdir()
     (project / "group_data/sparks.py").write_text('tls = "own"\ntls_certificate = None\n')
     (project / "group_data/chat.py").write_text('tls_key = "a.key"\n')
     told = refused(project, "inventory.py", "deploy.py").splitlines()
@@ -225,7 +215,6 @@ def test_two_replicas_of_a_spark_have_its_settings(project: Path) -> None:
     own = recipe.replace("served_names: [tiny]", "served_names: [other]")
     (project / "files/recipes/lab-other.yaml").write_text(own)
     (project / "inventory/sparks.yaml").write_text(TWO % "lab-other")
-    (project / "group_data").mkdir()
     (project / "group_data/sparks.py").write_text("max_connections = 64\n")
     (project / "group_data/chat.py").write_text("max_body_mib = 8\n")
     (told,) = refused(project, "inventory.py", "deploy.py").splitlines()
@@ -262,36 +251,13 @@ def test_options_are_those_that_deploys_read() -> None:
 
 
 def test_a_clone_without_an_inventory_says_how_to_make_one(project: Path) -> None:
+    (project / "inventory/sparks.yaml").unlink()
     message = refused(project, "inventory.py", "deploy.py")
     assert message.startswith("inventory/sparks.yaml: found no such file; expected your Sparks")
     command = message.split("in it: ")[1].split(",")[0]
     assert command == "cp inventory/examples/one.yaml inventory/sparks.yaml"
     subprocess.run(command.split(), cwd=project, check=True)
     assert pyinfra(project, "inventory.py", "debug-inventory").returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", "sparks: found nothing; expected at least one Spark"),
-        (
-            "sparks: {a: {}}\nreplicas: {x: {recipe: lab-tny, sparks: [a, a]}}\n",
-            "replicas.x.recipe: found lab-tny; did you mean 'lab-tiny'?",
-        ),
-        (
-            "sparks: {a: {}}\nreplicas:\n"
-            "  x: {recipe: lab-tiny, sparks: [a], trusts: [tool-parser-plugin]}\n",
-            "replicas.x.sparks: found a, of hardware class gb10; expected lab",
-        ),
-        ("sparks: {a: {ssh_hostnme: x}}\n", "sparks.a.ssh_hostnme: found an unknown key"),
-    ],
-)
-def test_an_inventory_that_cannot_be(tmp_path: Path, text: str, expected: str) -> None:
-    path = tmp_path / "sparks.yaml"
-    path.write_text(text)
-    with pytest.raises(PlanError) as raised:
-        load(path)
-    assert re.match(rf"{re.escape(str(path))}:([0-9]+:)? {re.escape(expected)}", str(raised.value))
 
 
 def test_all_that_is_wrong_with_an_inventory_ends_a_run(project: Path) -> None:
@@ -303,7 +269,6 @@ def test_all_that_is_wrong_with_an_inventory_ends_a_run(project: Path) -> None:
 
 
 def test_a_recipe_that_cannot_be(project: Path) -> None:
-    (project / "inventory/sparks.yaml").write_text(LOCAL)
     recipe = project / "files/recipes/lab-tiny.yaml"
     recipe.write_text(recipe.read_text().replace("folder: tiny", "folder: ../tiny"))
     message = refused(project, "inventory.py", "deploy.py")
@@ -311,7 +276,6 @@ def test_a_recipe_that_cannot_be(project: Path) -> None:
 
 
 def test_from_another_folder(project: Path) -> None:
-    (project / "inventory/sparks.yaml").write_text(LOCAL)
     inventory, deploy = str(project / "inventory.py"), str(project / "deploy.py")
     for cwd in (project.parent, project / "inventory"):
         message = refused(project, inventory, deploy, cwd=cwd)
@@ -324,19 +288,7 @@ def test_from_another_folder(project: Path) -> None:
 def test_from_another_folder_with_the_project_on_the_path(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (project / "inventory/sparks.yaml").write_text(LOCAL)
     monkeypatch.setenv("PYTHONPATH", str(project))
     paths = (str(project / "inventory.py"), str(project / "deploy.py"))
     message = refused(project, *paths, cwd=project.parent)
     assert message == f"found the folder {project.parent}; expected the project root: cd {project}"
-
-
-def test_the_same_loader_serves_other_files(tmp_path: Path) -> None:
-    path = tmp_path / "lab.yaml"
-    path.write_text(LOCAL)
-    groups = load(path)
-    assert set(groups) == {"sparks", "chat", "spark-a"}
-    assert [name for name, _ in groups["sparks"]] == ["@local", "spark-b"]
-    assert groups["chat"][0][1]["fleet"] == str(path)
-    with pytest.raises(PlanError, match="found no such file; expected your Sparks"):
-        load(tmp_path / "none.yaml")

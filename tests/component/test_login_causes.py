@@ -1,7 +1,6 @@
 """Why a Spark cannot be reached: the first cause is named, also one on the way to it. Real SSH."""
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests import forked
-from tests.clock import patience
 from tests.component.command_line import PROJECT
 from tests.component.servers import free_port
 from tests.component.sshd import Machine, machines
@@ -59,18 +57,11 @@ def _run(folder: Path, config: str, home: str | None = None, **data: object) -> 
     settings = {"ssh_allow_agent": False, "ssh_strict_host_key_checking": "accept-new", **data}
     (folder / "inventory.py").write_text(INVENTORY.replace("DATA", repr(settings)))
     (folder / "deploy.py").write_text(DEPLOY)
-    with forked.Pyinfra(
-        ["-y", "inventory.py", "deploy.py"],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(PROJECT), "HOME": home or str(folder)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
-        said, _ = process.communicate(timeout=patience())
+    environment = os.environ | {"PYTHONPATH": str(PROJECT), "HOME": home or str(folder)}
+    done = forked.run(["-y", "inventory.py", "deploy.py"], cwd=folder, env=environment)
+    said = done.stdout + done.stderr
     assert "Traceback" not in said, said
-    return process.returncode, said
+    return done.returncode, said
 
 
 @pytest.mark.parametrize(

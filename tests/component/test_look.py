@@ -16,6 +16,7 @@ from sparkwright.host.operations.files import managed_files
 from sparkwright.host.operations.secrets import secret_file
 from sparkwright.host.operations.services import sysctl
 from tests import forked
+from tests.programs import script
 from tests.unit.driven import fake_host, this_machine
 
 PROJECT = Path(__file__).parents[2]
@@ -115,8 +116,7 @@ def run(
     (folder / "sparks.yaml").write_text("sparks: {spark-a: {}, spark-b: {}}\nreplicas: {}\n")
     (folder / "bin").mkdir(exist_ok=True)
     # What asks whether sudo may be used.
-    (folder / "bin/sudo").write_text("#!/bin/sh\nexit 0\n")
-    (folder / "bin/sudo").chmod(0o755)
+    script((folder / "bin/sudo"), "#!/bin/sh\nexit 0\n")
     return forked.run(
         [folder / "hosts.py", "deploys/drift.py", *words],
         cwd=PROJECT,

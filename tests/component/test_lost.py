@@ -183,13 +183,6 @@ def test_the_only_spark_is_lost(tmp_path: Path, sparks: dict[str, Machine]) -> N
     assert "To go on without it" not in said
 
 
-def test_a_spark_is_lost_between_two_operations(tmp_path: Path, sparks: dict[str, Machine]) -> None:
-    """And can be reached no more: the next operation tells."""
-    _deploy(tmp_path, "between")
-    said = _run_losing(tmp_path, sparks["b"], "-y")
-    assert "b: lost at: First: " in said
-
-
 def test_a_spark_is_lost_while_the_run_is_planned(
     tmp_path: Path, sparks: dict[str, Machine]
 ) -> None:

@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 
 from sparkwright.engine.operations.release import superseded_script
+from tests.programs import script
 
 
 def test_superseded_programs_go_once_systemd_knows_the_new_units(tmp_path: Path) -> None:
@@ -14,8 +15,7 @@ def test_superseded_programs_go_once_systemd_knows_the_new_units(tmp_path: Path)
     (root / "bin/sparkwright-host").symlink_to("sparkwright-host-new")
     systemctl = tmp_path / "tools/systemctl"
     systemctl.parent.mkdir()
-    systemctl.write_text(f"#!/bin/sh\necho $* $(ls {root}/bin) > {tmp_path}/asked\n")
-    systemctl.chmod(0o755)
+    script(systemctl, f"#!/bin/sh\necho $* $(ls {root}/bin) > {tmp_path}/asked\n")
     path = f"{systemctl.parent}:/usr/bin:/bin"
     subprocess.run(["sh", "-c", superseded_script(str(root))], check=True, env={"PATH": path})
     asked = (tmp_path / "asked").read_text().split()

@@ -118,13 +118,14 @@ def test_what_is_judged_before_a_file_is_written(repository: Repository, site: P
 
 
 def test_a_recipe_with_another_content_stays(repository: Repository, site: Path) -> None:
-    assert run(site, "recipes", "import", str(repository.folder), "small")[0] == 0
+    words = ("recipes", "import", str(repository.folder), "small")
+    assert run(site, *words)[0] == 0
     old = (site / "files/recipes/small.yaml").read_text()
     repository.commit({"recipes/small.yaml": RECIPE.replace("A small", "Another")})
-    status, said = run(site, "recipes", "import", str(repository.folder), "small")
+    status, said = run(site, *words)
     assert (status, "--replace writes over it" in said) == (1, True)
     assert (site / "files/recipes/small.yaml").read_text() == old
-    assert run(site, "recipes", "import", str(repository.folder), "small", "--replace")[0] == 0
+    assert run(site, *words, "--replace")[0] == 0
     assert "Another model" in (site / "files/recipes/small.yaml").read_text()
 
 

@@ -8,9 +8,9 @@ import base64
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
@@ -27,9 +27,10 @@ from sparkwright.release.registry import RegistryImage
 from sparkwright.release.registry_login import login_of
 from sparkwright.release.resolve import resolve_image
 from sparkwright.release.web import WebClient
-from tests.component.servers import serving
+from tests.component.servers import QuietHandler, serving
 from tests.lab import oci, registry
 from tests.lab.registry import PASSWORD, USER
+from tests.programs import script
 
 NAME = "lab/private"
 ARCH = "x86_64"
@@ -71,11 +72,9 @@ class TestConfiguration:
         assert login_of("docker.io") is None
 
     def test_docker_hub_has_a_key_of_its_own(self, docker: Path) -> None:
+        assert login_of("ghcr.io") is None
         log_in(docker, "https://index.docker.io/v1/")
         assert login_of("docker.io")
-
-    def test_no_file_is_no_login(self) -> None:
-        assert login_of("ghcr.io") is None
 
     @pytest.mark.parametrize(
         ("text", "expected"),
@@ -115,10 +114,9 @@ class TestHelper:
         folder.mkdir()
         monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
 
-        def put(name: str, script: str) -> None:
+        def put(name: str, says: str) -> None:
             file = folder / f"docker-credential-{name}"
-            file.write_text(f"#!/bin/sh\n{script}\n")
-            file.chmod(0o755)
+            script(file, f"#!/bin/sh\n{says}\n")
 
         return put
 
@@ -140,21 +138,19 @@ class TestHelper:
         ]
         assert (tmp_path / "words").read_text() == "get\n"
 
-    def test_an_identity_token_is_no_login(self, docker: Path, helper: Helper) -> None:
-        rest = '\\"Username\\": \\"<token>\\", \\"Secret\\": \\"tok\\"'
-        helper("pass", self.SAYS.format(rest=rest))
-        docker.write_text('{"credsStore": "pass"}')
-        assert login_of("a.io") is None
-
     def test_one_that_has_none_is_no_error(self, docker: Path, helper: Helper) -> None:
+        """An identity token is no login, either."""
+        rest = '\\"Username\\": \\"<token>\\", \\"Secret\\": \\"tok\\"'
+        helper("token", self.SAYS.format(rest=rest))
         helper("pass", "echo 'credentials not found in native keychain'; exit 1")
-        docker.write_text(
-            json.dumps({"credsStore": "pass", "auths": {"a.io": auth(USER, PASSWORD), "b.io": {}}})
-        )
+        logins = {"a.io": auth(USER, PASSWORD), "b.io": {}}
+        config = {"credsStore": "pass", "credHelpers": {"c.io": "token"}, "auths": logins}
+        docker.write_text(json.dumps(config))
         found = login_of("a.io")
         assert found
         assert found.source == str(docker)
         assert login_of("b.io") is None
+        assert login_of("c.io") is None
 
     @pytest.mark.parametrize(
         ("script", "expected"),
@@ -184,34 +180,27 @@ class TestHelper:
         assert PASSWORD not in str(caught.value)
 
 
-class Private(BaseHTTPRequestHandler):
+class Private(QuietHandler):
     """The token server of a registry, which lets in who has the password.
 
     Attributes:
-        requests: method, path, Authorization and body of each request.
+        requests: path and Authorization of each request.
     """
 
-    requests: ClassVar[list[tuple[str, str, str, str]]]
+    requests: ClassVar[list[tuple[str, str]]]
     signing: ClassVar[ec.EllipticCurvePrivateKey]
     certificate: ClassVar[x509.Certificate]
 
     def do_GET(self) -> None:
-        self._note("")
-        known = self.headers["Authorization"] == f"Basic {auth(USER, PASSWORD)['auth']}"
-        self._answer(parse_qs(urlsplit(self.path).query), known)
-
-    def _note(self, body: str) -> None:
         given = self.headers["Authorization"] or ""
-        self.requests.append((self.command, self.path, given, body))
-
-    def _answer(self, query: Mapping[str, list[str]], known: bool) -> None:
-        anonymous = self.command == "GET" and not self.headers["Authorization"]
+        self.requests.append((self.path, given))
+        known = given == f"Basic {auth(USER, PASSWORD)['auth']}"
         # Like public ones: an anonymous caller gets a token that opens nothing here.
-        self.send_response(200 if known or anonymous else 401)
+        self.send_response(200 if known or not given else 401)
         self.end_headers()
-        if known or anonymous:
-            token = self._token(query["scope"][0] if known else "")
-            self.wfile.write(json.dumps({"token": token}).encode())
+        if known or not given:
+            scope = parse_qs(urlsplit(self.path).query)["scope"][0] if known else ""
+            self.wfile.write(json.dumps({"token": self._token(scope)}).encode())
 
     def _token(self, scope: str) -> str:
         access = []
@@ -226,9 +215,6 @@ class Private(BaseHTTPRequestHandler):
         signed = ".".join(plain(json.dumps(part).encode()) for part in parts)
         r, s = decode_dss_signature(self.signing.sign(signed.encode(), ec.ECDSA(hashes.SHA256())))
         return f"{signed}.{plain(r.to_bytes(32, 'big') + s.to_bytes(32, 'big'))}"
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
 
 
 def plain(content: bytes) -> str:
@@ -313,22 +299,18 @@ class TestPrivateRegistry:
     def test_no_login(self, private: str, docker: Path) -> None:
         log_in(docker, "registry.example.org")
         said = refusal(f"{private}/{NAME}:1")
-        assert said.startswith(
-            f"{private}/{NAME}:1: found no access; expected an image that anyone"
-        )
+        image = f"{private}/{NAME}:1"
+        assert said.startswith(f"{image}: found no access; expected an image that anyone")
         assert f"a login for {private} in {docker}, of which it has none" in said
         assert f"docker login {private}, on this machine" in said
 
     def test_a_mirror_gets_its_own_login_and_gives_the_same(
         self, private: str, docker: Path
     ) -> None:
-        name = f"ghcr.io/{NAME}:1"
+        name, mirrors = f"ghcr.io/{NAME}:1", {"ghcr.io": private}
         log_in(docker, "ghcr.io")
-        mirrors = {"ghcr.io": private}
-        assert (
-            f"found no access; expected an image that anyone may pull, or a login for {private}"
-            in (refusal(name, mirrors=mirrors))
-        )
+        expected = "found no access; expected an image that anyone may pull, or a login for "
+        assert f"{expected}{private}" in refusal(name, mirrors=mirrors)
         log_in(docker, private)
         login_of.cache_clear()
         found = resolve_image(name, ARCH, mirrors)
@@ -337,16 +319,15 @@ class TestPrivateRegistry:
 
 @needs_registry
 @pytest.mark.parametrize("private", ["token"], indirect=True)
-class TestTokenServer:
-    def test_the_login_goes_to_no_registry(self, private: str, docker: Path) -> None:
-        log_in(docker, private)
-        resolve_image(f"{private}/{NAME}:1", ARCH)
-        ((method, path, given, _), *_) = Private.requests
-        assert (method, given) == ("GET", f"Basic {auth(USER, PASSWORD)['auth']}")
-        assert parse_qs(urlsplit(path).query)["scope"] == [f"repository:{NAME}:pull"]
+def test_the_login_goes_to_the_token_server_and_no_registry(private: str, docker: Path) -> None:
+    log_in(docker, private)
+    resolve_image(f"{private}/{NAME}:1", ARCH)
+    ((path, given), *_) = Private.requests
+    assert given == f"Basic {auth(USER, PASSWORD)['auth']}"
+    assert parse_qs(urlsplit(path).query)["scope"] == [f"repository:{NAME}:pull"]
 
 
-class Astray(BaseHTTPRequestHandler):
+class Astray(QuietHandler):
     """A server that takes any request, notes it, and sends on whoever comes.
 
     Attributes:
@@ -367,9 +348,6 @@ class Astray(BaseHTTPRequestHandler):
         self.end_headers()
 
     do_POST = do_GET
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
 
 
 class TestWhoGetsALogin:

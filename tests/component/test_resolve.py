@@ -85,10 +85,7 @@ def test_the_proxy_of_this_machine_is_used(hub: str, monkeypatch: pytest.MonkeyP
     ],
 )
 def test_a_proxy_that_cannot_be_used_is_named(
-    resolve: Callable[[str, str], object],
-    value: str,
-    shown: str,
-    monkeypatch: pytest.MonkeyPatch,
+    resolve: Callable[[str, str], object], value: str, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", value)
     with pytest.raises(PlanError) as caught:
@@ -111,77 +108,63 @@ def test_the_day_of_the_commit_is_that_of_the_commit_and_not_of_the_newest(
     assert resolve_checkpoint(REPO, older.commit, hub).date == "2026-04-18"
 
 
-class TestFiles:
-    def commit(self, root: Path, tmp_path: Path, index: str, copies: int = 0) -> None:
-        source = tmp_path / "source"
-        (source / "model.safetensors").rename(source / "model-00001-of-00001.safetensors")
-        (source / "model.safetensors.index.json").write_text(index)
-        for number in range(copies):
-            (source / "original").mkdir(exist_ok=True)
-            (source / f"original/{number}.bin").write_bytes(b"x" * 1000)
-        add_commit(root, REPO, source)
-
-    def test_copies_are_left_out(self, hub: str, root: Path, tmp_path: Path) -> None:
-        index = {"weight_map": {"a": "model-00001-of-00001.safetensors"}}
-        self.commit(root, tmp_path, json.dumps(index), copies=3)
-        locked = resolve_checkpoint(REPO, "main", hub)
-        assert sorted(locked.files) == [
-            "config.json",
-            "model-00001-of-00001.safetensors",
-            "model.safetensors.index.json",
-        ]
-        own = resolve_checkpoint(REPO, "main", hub, choice=Choice(("config.json", "original/1*")))
-        assert sorted(own.files) == ["config.json", "original/1.bin"]
-
-    def test_an_index_that_names_what_is_not_there_is_an_error(
-        self, hub: str, root: Path, tmp_path: Path
-    ) -> None:
-        shards = {"a": "model-00001-of-00001.safetensors", "b": "gone.safetensors"}
-        index = {"weight_map": shards}
-        self.commit(root, tmp_path, json.dumps(index))
-        with pytest.raises(
-            PlanError, match=r"index\.json: found no shard gone\.safetensors; expec"
-        ):
-            resolve_checkpoint(REPO, "main", hub)
-
-    @pytest.mark.parametrize("index", ["[]", "{}", '{"weight_map": [1]}', '"x"'])
-    def test_an_index_of_another_form_is_an_error(
-        self, hub: str, root: Path, tmp_path: Path, index: str
-    ) -> None:
-        self.commit(root, tmp_path, index)
-        with pytest.raises(PlanError, match="found an answer that is no hub's"):
-            resolve_checkpoint(REPO, "main", hub)
+def sharded(root: Path, tmp_path: Path, index: str, copies: int = 0) -> None:
+    """Commit weights with an index, and copies in another format."""
+    source = tmp_path / "source"
+    (source / "model.safetensors").rename(source / "model-00001-of-00001.safetensors")
+    (source / "model.safetensors.index.json").write_text(index)
+    for number in range(copies):
+        (source / "original").mkdir(exist_ok=True)
+        (source / f"original/{number}.bin").write_bytes(b"x" * 1000)
+    add_commit(root, REPO, source)
 
 
-class TestShape:
-    def commit(self, root: Path, tmp_path: Path, config: str | None) -> None:
-        path = tmp_path / "source" / "config.json"
-        path.unlink()
-        if config is not None:
-            path.write_text(config)
-        add_commit(root, REPO, tmp_path / "source")
+def test_copies_are_left_out(hub: str, root: Path, tmp_path: Path) -> None:
+    index = {"weight_map": {"a": "model-00001-of-00001.safetensors"}}
+    sharded(root, tmp_path, json.dumps(index), copies=3)
+    assert sorted(resolve_checkpoint(REPO, "main", hub).files) == [
+        *("config.json", "model-00001-of-00001.safetensors", "model.safetensors.index.json")
+    ]
+    own = resolve_checkpoint(REPO, "main", hub, choice=Choice(("config.json", "original/1*")))
+    assert sorted(own.files) == ["config.json", "original/1.bin"]
 
-    def test_it_is_read_from_config_json(self, hub: str, root: Path, tmp_path: Path) -> None:
-        assert resolve_checkpoint(REPO, "main", hub).shape is None
-        self.commit(root, tmp_path, json.dumps(MODEL_CONFIG))
-        locked = resolve_checkpoint(REPO, "main", hub)
-        assert locked.shape == shape_of(MODEL_CONFIG)
-        assert locked.shape
-        assert locked.shape.full_attention == 6
-        assert resolve_checkpoint(REPO, "v1", hub).shape is None
 
-    @pytest.mark.parametrize("config", [None, "{}", "[]", '"text"'])
-    def test_a_repository_without_one_has_none(
-        self, hub: str, root: Path, tmp_path: Path, config: str | None
-    ) -> None:
-        self.commit(root, tmp_path, config)
-        assert resolve_checkpoint(REPO, "main", hub).shape is None
+@pytest.mark.parametrize(
+    ("index", "said"),
+    [
+        ('{"weight_map": {"b": "gone.safetensors"}}', "found no shard gone.safetensors; expec"),
+        *((text, "found an answer that is no hub's") for text in ("[]", "{}", '"x"')),
+        ('{"weight_map": [1]}', "found an answer that is no hub's"),
+    ],
+)
+def test_an_index_that_cannot_be_is_an_error(
+    hub: str, root: Path, tmp_path: Path, index: str, said: str
+) -> None:
+    sharded(root, tmp_path, index)
+    with pytest.raises(PlanError, match=said):
+        resolve_checkpoint(REPO, "main", hub)
 
-    @pytest.mark.parametrize("config", ["", "{", "\0\0", "<html>"])
-    def test_junk_is_an_error(self, hub: str, root: Path, tmp_path: Path, config: str) -> None:
-        self.commit(root, tmp_path, config)
+
+JUNK = ["", "\0\0", "<html>", "[" * 100_000]
+
+
+@pytest.mark.parametrize("config", [None, "[]", json.dumps(MODEL_CONFIG), *JUNK], ids=range(7))
+def test_the_shape_is_read_from_config_json(
+    hub: str, root: Path, tmp_path: Path, config: str | None
+) -> None:
+    """A repository without one has none, and junk is an error."""
+    path = tmp_path / "source" / "config.json"
+    path.unlink()
+    if config is not None:
+        path.write_text(config)
+    add_commit(root, REPO, tmp_path / "source")
+    if config in JUNK:
         with pytest.raises(PlanError, match=rf"{REPO}@\w+: config.json: found .*; expected JSON"):
             resolve_checkpoint(REPO, "main", hub)
+        return
+    expected = shape_of(MODEL_CONFIG) if config and "{" in config else None
+    assert resolve_checkpoint(REPO, "main", hub).shape == expected
+    assert resolve_checkpoint(REPO, "v1", hub).shape is None
 
 
 def test_nothing_of_it_stays_on_this_machine(
@@ -200,12 +183,7 @@ def test_nothing_of_it_stays_on_this_machine(
     ("repo", "revision", "token", "expected"),
     [
         ("owner/none", "main", None, "found no such repository; expected another name, or a token"),
-        (
-            "owner/none",
-            "main",
-            GUEST,
-            "found no such repository; expected another name, or a token",
-        ),
+        ("owner/none", "main", GUEST, "no such repository; expected another name, or a token"),
         (REPO, "v9", None, f"{REPO}@v9: found no such revision; expected a branch, tag or commit"),
         (REPO, "main", "hf_wrong", "found HTTP status 401; expected a valid token"),
     ],

@@ -3,7 +3,7 @@
 import ssl
 import subprocess
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
@@ -15,15 +15,8 @@ from requests import Session
 from sparkwright.common.errors import PlanError
 from sparkwright.release.resolve import resolve_image
 from sparkwright.release.web import WebClient
-from tests.component.servers import forwarding, free_port, serving
-from tests.makers.registry import (
-    INDEX,
-    SINGLE,
-    digest,
-    locked,
-    only_loopback,
-    registry,
-)
+from tests.component.servers import QuietHandler, forwarding, free_port, serving
+from tests.makers.registry import INDEX, SINGLE, digest, locked, only_loopback, registry
 
 __all__ = ["only_loopback", "registry"]
 
@@ -37,19 +30,11 @@ def test_an_index_is_one_digest_and_a_size_for_each_platform(
     assert resolve_image(f"{registry}/lab/many@{digest(INDEX)}", arch) == expected
 
 
-def test_an_image_for_one_platform(registry: str) -> None:
-    assert resolve_image(f"{registry}/lab/one:1", "aarch64") == locked(SINGLE, "arm64")
-
-
 @pytest.mark.parametrize(
     ("image", "arch", "expected"),
     [
         ("lab/one:1", "x86_64", "found an image for linux/arm64; expected one for linux/amd64"),
-        (
-            "lab/many:1",
-            "riscv64",
-            "an image for linux/amd64, linux/arm64; expected one for linux/ri",
-        ),
+        ("lab/many:1", "riscv64", "image for linux/amd64, linux/arm64; expected one for linux/ri"),
         ("lab/none:1", "aarch64", "found no such image; expected a name and tag that the registry"),
         ("lab/one:2", "aarch64", "found no such image"),
         (f"lab/one@{digest(b'')}", "aarch64", "found no such image"),
@@ -78,6 +63,8 @@ def test_an_error_names_the_proxy_of_this_machine_without_its_login(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     port = free_port()
+    with pytest.raises(PlanError, match=r"no answer from the registry \(.*refused.*\); check"):
+        resolve_image(f"127.0.0.1:{port}/lab/one:1", "aarch64")
     monkeypatch.setenv("HTTP_PROXY", f"http://me:proxy-s3cret@127.0.0.1:{port}")
     monkeypatch.setenv("NO_PROXY", "hub.lan")
     with pytest.raises(PlanError) as caught:
@@ -107,12 +94,7 @@ def test_an_authority_of_the_system_is_trusted(
         assert WebClient().get(f"https://{address}/token").status == 400
 
 
-def test_no_registry_at_all() -> None:
-    with pytest.raises(PlanError, match=r"no answer from the registry \(.*refused.*\); check"):
-        resolve_image(f"127.0.0.1:{free_port()}/lab/one:1", "aarch64")
-
-
-class Guarded(BaseHTTPRequestHandler):
+class Guarded(QuietHandler):
     """A registry that asks for a token, as public ones do, and gives it to anyone who asks."""
 
     protocol_version = "HTTP/1.1"
@@ -149,9 +131,6 @@ class Guarded(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
 
 
 @pytest.fixture

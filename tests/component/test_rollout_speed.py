@@ -5,13 +5,13 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
 from tests.clock import patience
+from tests.component.servers import QuietHandler
 from tests.component.socket_server import SocketServer
 from tests.programs import host_program
 
@@ -20,7 +20,7 @@ FIRST, NEXT = 0.6, 0.02
 PIECES, TOKENS_PER_PIECE = 16, 8
 
 
-class Engine(BaseHTTPRequestHandler):
+class Engine(QuietHandler):
     """Streams as vLLM does: the role, the pieces with the count so far, the count, the end.
 
     Attributes:
@@ -52,9 +52,6 @@ class Engine(BaseHTTPRequestHandler):
         usage = {"usage": {"completion_tokens": tokens}}
         self.wfile.write(f"data: {json.dumps(chunk | usage)}\n\n".encode())
         self.wfile.flush()
-
-    def log_message(self, *arguments: object) -> None:
-        pass
 
 
 @pytest.fixture(scope="module")

@@ -22,19 +22,16 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def test_the_first_change_counts(tmp_path: Path, settings: Path) -> None:
-    settings.write_text("{}")
+@pytest.mark.parametrize("before", ["{}", None])
+def test_what_was_there_before_the_first_change_is_kept(
+    tmp_path: Path, settings: Path, before: str | None
+) -> None:
+    if before is not None:
+        settings.write_text(before)
     assert keep(tmp_path) == 0
     settings.write_text('{"ours": 1}')
     assert keep(tmp_path) == 0
-    assert [file.read_text() for file in (tmp_path / "backups").iterdir()] == ["{}"]
-
-
-def test_no_settings_are_kept_as_none(tmp_path: Path, settings: Path) -> None:
-    assert keep(tmp_path) == 0
-    settings.write_text('{"ours": 1}')
-    assert keep(tmp_path) == 0
-    assert (tmp_path / "backups/daemon.json").read_text() == ""
+    assert [file.read_text() for file in (tmp_path / "backups").iterdir()] == [before or ""]
 
 
 def test_a_full_disk_keeps_no_half(tmp_path: Path, settings: Path) -> None:

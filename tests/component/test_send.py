@@ -80,19 +80,13 @@ def test_they_arrive_and_are_not_sent_again(spark: Driven, bundle: Bundle, carri
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
-def test_one_that_an_owner_has_brought_damaged_is_sent(
-    spark: Driven, bundle: Bundle, carried: Path
+@pytest.mark.parametrize(("content", "hashed"), [(CONTENT[:-1] + b"?", True), (b"cut", False)])
+def test_one_that_is_damaged_or_cut_off_there_is_sent_whole(
+    spark: Driven, bundle: Bundle, carried: Path, content: bytes, hashed: bool
 ) -> None:
     (carried / BIG).parent.mkdir(parents=True)
-    (carried / BIG).write_bytes(CONTENT[:-1] + b"?")
-    assert bring(spark, bundle)
-    assert (carried / BIG).read_bytes() == CONTENT
-
-
-def test_one_that_was_cut_off_is_sent_whole(spark: Driven, bundle: Bundle, carried: Path) -> None:
-    (carried / BIG).parent.mkdir(parents=True)
-    (carried / BIG).write_bytes(CONTENT[:1000])
-    assert bring(spark, bundle, hashed=False)
+    (carried / BIG).write_bytes(content)
+    assert bring(spark, bundle, hashed)
     assert (carried / BIG).read_bytes() == CONTENT
 
 
@@ -108,11 +102,7 @@ def test_what_arrives_damaged_is_found(
 
 @pytest.mark.parametrize("content", [CONTENT[:-1] + b"?", CONTENT[:-1], CONTENT + b"?"])
 def test_a_changed_file_of_the_bundle_is_refused(
-    spark: Driven,
-    bundle: Bundle,
-    carried: Path,
-    content: bytes,
-    caplog: pytest.LogCaptureFixture,
+    spark: Driven, bundle: Bundle, carried: Path, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     (bundle.folder / BIG).write_bytes(content)
     assert not bring(spark, bundle)

@@ -81,15 +81,6 @@ def test_files_of_the_tree_and_of_run_stay_inside(name):
     assert not Path("/run/lab-shard").exists()
 
 
-def test_results_come_out(name):
-    result = PROJECT / "test-results" / name
-    try:
-        assert done(name, "touch", str(result)).returncode == 0
-        assert result.exists()
-    finally:
-        result.unlink(missing_ok=True)
-
-
 def test_two_have_the_same_bridges_at_once(name):
     # A lab on the machine itself may have its own.
     before = set(Path("/sys/class/net").glob("swlab-*"))

@@ -78,11 +78,6 @@ def test_a_terminal_gets_colours_unless_it_asks_for_none(
     assert max(map(len, table)) <= 80
 
 
-def test_a_recipe_of_the_site_is_found_by_its_name(site: Path) -> None:
-    (host,) = hosts(site)
-    assert host["data"]["recipe"] == "mine"  # type: ignore[index]
-
-
 def test_another_inventory_has_settings_and_files_of_its_own(site: Path) -> None:
     staging = (site / "inventory/sparks.yaml").read_text().replace("chat:", "trial:")
     (site / "inventory/staging.yaml").write_text(staging)
@@ -93,6 +88,8 @@ def test_another_inventory_has_settings_and_files_of_its_own(site: Path) -> None
     assert (data["replica"], data["fleet"]) == ("trial", "inventory/staging.yaml")
     assert data["keep_releases"] == 7
     (production,) = hosts(site)
+    # A recipe of the site is found by its name.
+    assert production["data"]["recipe"] == "mine"  # type: ignore[index]
     assert "keep_releases" not in production["data"]  # type: ignore[operator]
     assert sorted(path.name for path in (site / "inventory").iterdir()) == [
         "sparks.yaml",

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,15 @@ import pytest
 from sparkwright.run.failures import LOOK_PATIENCE
 from tests import forked
 from tests.clock import patience
-from tests.component.servers import serving, until
+from tests.component.servers import QuietHandler, serving, until
 from tests.component.socket_server import SocketServer
 from tests.makers.status import COUNTERS, RELEASE, UNITS
+from tests.programs import script
 
 PROJECT = Path(__file__).parents[2]
 
 
-class FakeEngine(BaseHTTPRequestHandler):
+class FakeEngine(QuietHandler):
     """Writes 1000 tokens between two looks."""
 
     looks = count()
@@ -37,9 +37,6 @@ class FakeEngine(BaseHTTPRequestHandler):
         self.send_response(200)
         self.end_headers()
         self.wfile.write(f"# HELP vllm:x of no concern\nhttp_requests_total 5.0\n{text}\n".encode())
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 STAND_INS = {
@@ -84,8 +81,7 @@ def project(tmp_path: Path) -> Iterator[Path]:
     (tmp_path / "bin").mkdir()
     for name, text in STAND_INS.items():
         program = tmp_path / "bin" / name
-        program.write_text(f"#!/bin/sh\n{text}\n")
-        program.chmod(0o755)
+        script(program, f"#!/bin/sh\n{text}\n")
     (release / "release.json").write_text(json.dumps({"recipe": "lab-tiny"}, indent=2) + "\n")
     with serving(SocketServer(tmp_path / "root", RELEASE, FakeEngine)):
         yield tmp_path

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.clock import patience
+from tests.programs import script
 
 PROJECT = Path(__file__).parents[2]
 INVENTORY = """\
@@ -136,8 +137,7 @@ def test_of_two_sparks_the_silent_one_fails_once(
     """This machine answers, and was never deployed."""
     sudo = tmp_path / "bin/sudo"
     sudo.parent.mkdir()
-    sudo.write_text('#!/bin/sh\nexec "$@"\n')
-    sudo.chmod(0o755)
+    script(sudo, '#!/bin/sh\nexec "$@"\n')
     monkeypatch.setenv("PATH", f"{sudo.parent}:{os.environ['PATH']}")
     own = "sparks:\n  spark-l: {local: true, hardware: lab}\n"
     (project / "sparks.yaml").write_text(SPARKS.replace("sparks:\n", own, 1))

@@ -1,5 +1,6 @@
 """A Spark that fetches weights as the unit does, from a hub on loopback."""
 
+import json
 import os
 import random
 import subprocess
@@ -65,9 +66,18 @@ class Spark:
     def sent(self) -> dict[str, dict[str, int]]:
         return hub.stats(self.url)
 
+    @property
+    def manifest(self) -> Path:
+        return self.root / f"manifests/{self.name}.json"
+
     def order(self) -> None:
-        text = manifest_text(self.locked, self.url)
-        (self.root / f"manifests/{self.name}.json").write_text(text)
+        self.manifest.write_text(manifest_text(self.locked, self.url))
+
+    def promise(self, size: int) -> None:
+        """Have the orders say another size of the weights."""
+        data = json.loads(self.manifest.read_text())
+        data["files"]["model.safetensors"]["size"] = size
+        self.manifest.write_text(json.dumps(data))
 
     def begin(self, tries: int = TRIES) -> subprocess.Popen[str]:
         self.folder.mkdir(exist_ok=True)

@@ -7,12 +7,12 @@ import ssl
 import threading
 import time
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from tests.clock import patience
-from tests.component.servers import until
+from tests.component.servers import QuietHandler, until
 from tests.makers.gateway import KEYS
 
 WORDS = ["one ", "two ", "three ", "four "]
@@ -53,12 +53,9 @@ class Door(ThreadingHTTPServer):
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.server_port}"
 
 
-class Replica(BaseHTTPRequestHandler):
+class Replica(QuietHandler):
     protocol_version = "HTTP/1.1"
     server: Door
-
-    def log_message(self, *arguments: Any) -> None:
-        pass
 
     def do_GET(self) -> None:
         if self.server.state == "endless":

@@ -54,11 +54,7 @@ def attack(
     command = [*within, sys.executable, "-m", "tests.security.attack"]
     command += [target, str(port), kind, str(count)]
     with subprocess.Popen(
-        [*command, *sources],
-        cwd=PROJECT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+        [*command, *sources], cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout
         _, held = process.stdout.readline().split()

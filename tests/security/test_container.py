@@ -13,6 +13,7 @@ from sparkwright.release.command import Place, docker_run
 from sparkwright.release.container import CONFINEMENT
 from tests.clock import patience
 from tests.makers.release import recipe, release
+from tests.programs import script
 
 RECIPES = sorted(path.stem for path in Path("files/recipes").glob("*.yaml"))
 # What would give a container more than `CONFINEMENT` leaves to it.
@@ -83,8 +84,7 @@ def test_code_that_one_image_compiles_is_not_loaded_by_another(tmp_path: Path) -
     root = tmp_path / "root"
     program.write_text(release(recipe(), root=str(root)).files["run"])
     for name, text in {"id": "echo 7", "chown": "exit"}.items():
-        (docker.parent / name).write_text(f"#!/bin/sh\n{text}\n")
-        (docker.parent / name).chmod(0o755)
+        script((docker.parent / name), f"#!/bin/sh\n{text}\n")
     seen = []
     for digit in "ab":
         (tmp_path / "id").write_text(f"sha256:{digit * 64}\n")

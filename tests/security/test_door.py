@@ -50,15 +50,10 @@ def tls(door: Behind, tmp_path: Path) -> Callable[[], http.client.HTTPSConnectio
     running, _ = door
     written(tmp_path, certificate(key := private_key(), days=90), key)
     shown = read_certificate(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
-    running.lay(plan(running.port, certificate=shown, **SETTINGS))
-    running.reload()
+    running.change(certificate=shown, **SETTINGS)
     trusting = ssl.create_default_context(cafile=str(tmp_path / "tls.crt"))
     return lambda: http.client.HTTPSConnection(
-        "127.0.0.1",
-        running.port,
-        timeout=patience(),
-        context=trusting,
-        source_address=(CLIENT, 0),
+        "127.0.0.1", running.port, timeout=patience(), context=trusting, source_address=(CLIENT, 0)
     )
 
 

@@ -131,8 +131,7 @@ def others_have_half(running: Running, engine: FakeServer) -> None:
 
 @haproxy
 @pytest.mark.parametrize(
-    "kind",
-    ["resting", "posting", "unread", "pipelined", "looking", "churning"],
+    "kind", ["resting", "posting", "unread", "pipelined", "looking", "churning"]
 )
 def test_one_key_takes_at_most_half(door: Behind, kind: str) -> None:
     """From ten addresses, with a hundred connections each."""

@@ -193,14 +193,15 @@ def test_more_than_the_disk_has_free(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert docker.images == {}
 
 
-def test_a_blob_that_is_not_what_its_name_says(worker: Side) -> None:
-    files = {**IMAGE, CONFIG: IMAGE[CONFIG][:-1] + b"?"}
-    assert "its content is not what its name says" in copied(worker, archived(files))
-    assert worker.docker.images == {}
-
-
-def test_another_image_is_not_given_to_docker(worker: Side) -> None:
-    assert "has another image than the lock" in copied(worker, archived(OTHER))
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({**IMAGE, CONFIG: IMAGE[CONFIG][:-1] + b"?"}, "its content is not what its name says"),
+        (OTHER, "has another image than the lock"),
+    ],
+)
+def test_another_image_is_not_given_to_docker(worker: Side, files: Files, said: str) -> None:
+    assert said in copied(worker, archived(files))
     assert worker.docker.images == {}
 
 

@@ -21,10 +21,7 @@ from tests.makers.gateway_clients import ask, requests, said
 from tests.makers.gateway_replicas import Door
 from tests.security.attacks import CLIENT, CONNECTIONS, FIRST_TOKEN, attack, median
 
-pytestmark = [
-    haproxy,
-    pytest.mark.skipif(not shutil.which("curl"), reason="needs curl"),
-]
+pytestmark = [haproxy, pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")]
 CHAT = "/v1/chat/completions"
 # What LiteLLM, its router and its proxy would obey.
 ORDERS = """
@@ -46,12 +43,25 @@ def tracebacks(started: tuple[str, Path]) -> int:
     return started[1].read_text().count("Traceback")
 
 
+def posted(
+    url: str, path: str, text: bytes, key: str = KEYS[0], kind: str = "text/plain"
+) -> tuple[int, bytes]:
+    """Post a body; return status and answer."""
+    address = urlsplit(url)
+    client = http.client.HTTPConnection(str(address.hostname), address.port, timeout=patience())
+    head = {"Authorization": f"Bearer {key}", "Content-Type": kind}
+    client.request("POST", path, text, head)
+    answer = client.getresponse()
+    found = answer.status, answer.read()
+    client.close()
+    return found
+
+
 @pytest.mark.parametrize("kind", ["silent", "head", "body", "garbage"])
 def test_a_client_with_a_key_gets_its_first_token_as_without_the_attack(
     url: str, doors: list[Door], kind: str
 ) -> None:
     address = urlsplit(url)
-    assert address.hostname
     assert address.port
 
     def first_token() -> None:
@@ -129,28 +139,11 @@ def test_a_body_that_is_none(
     url: str, started: tuple[str, Path], doors: list[Door], text: bytes, kind: str
 ) -> None:
     before = tracebacks(started)
-    address = urlsplit(url)
-    client = http.client.HTTPConnection(str(address.hostname), address.port, timeout=patience())
-    head = {"Authorization": f"Bearer {KEYS[0]}", "Content-Type": kind}
-    client.request("POST", CHAT, text, head)
-    answer = client.getresponse()
-    assert answer.status == 400
-    assert json.loads(answer.read())["error"]["message"] == "the body is no JSON object"
-    client.close()
+    status, said = posted(url, CHAT, text, kind=kind)
+    assert status == 400
+    assert json.loads(said)["error"]["message"] == "the body is no JSON object"
     assert [door.asked for door in doors] == [[], []]
     assert tracebacks(started) == before
-
-
-def posted(url: str, path: str, text: bytes, key: str = KEYS[0]) -> tuple[int, bytes]:
-    """Post a body; return status and answer."""
-    address = urlsplit(url)
-    client = http.client.HTTPConnection(str(address.hostname), address.port, timeout=patience())
-    head = {"Authorization": f"Bearer {key}", "Content-Type": "text/plain"}
-    client.request("POST", path, text, head)
-    answer = client.getresponse()
-    found = answer.status, answer.read()
-    client.close()
-    return found
 
 
 MARK = "a-secret-of-this-prompt"

@@ -2,64 +2,20 @@
 
 import subprocess
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from tests.clock import patience
-from tests.component.servers import serving
 from tests.lab import hub
 from tests.makers.fetching import SIZE, Spark, fetching
+from tests.makers.liar import BUFFERS, PART, Liar, Lie, endless, lying
 from tests.programs import changed_program
 
 # Further tries that a Spark makes here.
 TRIES = 3
-# What both ends of a connection hold of it unread, at most.
-BUFFERS = 16 * 1024 * 1024
-PART = bytes(64 * 1024)
-
-
-class Liar(BaseHTTPRequestHandler):
-    """Tells a client what the test has it tell, and counts."""
-
-    protocol_version = "HTTP/1.1"
-    lie: Callable[["Liar"], None]
-    sent = 0
-    requests = 0
-
-    def do_GET(self) -> None:
-        """Lie until the client has gone."""
-        self.close_connection = True
-        type(self).requests += 1
-        try:
-            type(self).lie(self)
-        except OSError:
-            return
-
-    def head(self, status: int, **headers: object) -> None:
-        """Send the head of an answer."""
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), str(value))
-        self.send_header("Connection", "close")
-        self.end_headers()
-
-    def give(self, part: bytes) -> None:
-        """Send a part of its body."""
-        self.wfile.write(part)
-        type(self).sent += len(part)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-def endless(liar: Liar) -> None:
-    liar.head(200)
-    while True:
-        liar.give(PART)
 
 
 def promises_much(liar: Liar) -> None:
@@ -123,13 +79,9 @@ def spark(tmp_path: Path) -> Iterator[Spark]:
         yield replace(spark, locked=locked)
 
 
-def refusal(spark: Spark, lie: Callable[[Liar], None]) -> tuple[str, type[Liar]]:
+def refusal(spark: Spark, lie: Lie) -> tuple[str, type[Liar]]:
     """Fetch from a liar until the Spark gives up; return what a user is told, and the liar."""
-    liar = type("Taught", (Liar,), {"lie": lie})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), liar)
-    server.daemon_threads = True
-    with serving(server) as address:
-        spark.url = f"http://{address}"
+    with lying(lie) as (liar, spark.url):
         spark.order()
         status, told = spark.fetch(TRIES)
     assert status == 1, told
@@ -154,9 +106,7 @@ def refusal(spark: Spark, lie: Callable[[Liar], None]) -> tuple[str, type[Liar]]
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_a_lie_costs_bounded_bytes_and_tries(
-    spark: Spark, lie: Callable[[Liar], None], said: str, files: int
-) -> None:
+def test_a_lie_costs_bounded_bytes_and_tries(spark: Spark, lie: Lie, said: str, files: int) -> None:
     """`files` is how often all bytes of the file may be read before the Spark gives up."""
     message, liar = refusal(spark, lie)
     assert said in message
@@ -165,27 +115,22 @@ def test_a_lie_costs_bounded_bytes_and_tries(
     assert liar.sent <= files * SIZE + tries * BUFFERS
 
 
-def whose(spark: Spark, lie: Callable[[Liar], None]) -> tuple[str, type[Liar]]:
+CHECK = """
+from host.weights import check_token
+check_token.DELAYS = (0.05,) * 4
+check_token.command()
+"""
+
+
+def whose(spark: Spark, lie: Lie) -> tuple[str, type[Liar]]:
     """Ask a liar whose token it is; return what is said, and the liar."""
-    liar = type("Taught", (Liar,), {"lie": lie})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), liar)
-    server.daemon_threads = True
     token = spark.root / "secrets/hf-token"
     token.write_text("hf_lab_reader\n")
-    with serving(server) as address:
-        environment = {"HF_ENDPOINT": f"http://{address}", "HF_TOKEN_PATH": str(token)}
-        program = (
-            "from host.weights import check_token\n"
-            "check_token.DELAYS = (0.05,) * 4\n"
-            "check_token.command()\n"
-        )
+    with lying(lie) as (liar, url):
+        own = {"HF_ENDPOINT": url, "HF_TOKEN_PATH": str(token), "HF_HOME": str(spark.root)}
         done = subprocess.run(
-            changed_program(program),
-            env={
-                **environment,
-                "HF_HUB_DISABLE_TELEMETRY": "1",
-                "HF_HOME": str(spark.root),
-            },
+            changed_program(CHECK),
+            env=own | {"HF_HUB_DISABLE_TELEMETRY": "1"},
             capture_output=True,
             text=True,
             timeout=patience(),
@@ -212,7 +157,7 @@ def says(liar: Liar, body: bytes) -> None:
         (lambda liar: says(liar, b'{"name": "somebody"}'), "somebody"),
     ],
 )
-def test_a_token_is_proved_in_bounds(spark: Spark, lie: Callable[[Liar], None], said: str) -> None:
+def test_a_token_is_proved_in_bounds(spark: Spark, lie: Lie, said: str) -> None:
     told, liar = whose(spark, lie)
     assert said in told
     assert len(told) < 600

@@ -16,7 +16,7 @@ from host.rollout import speed
 from tests.clock import patience
 from tests.component.servers import serving
 from tests.component.socket_server import SocketServer
-from tests.security.test_hub import BUFFERS, Liar, endless
+from tests.makers.liar import BUFFERS, Liar, endless
 
 
 class _Writer:

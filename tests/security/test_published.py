@@ -15,6 +15,7 @@ from sparkwright.common.errors import PlanError
 from sparkwright.recipe.imports import import_recipe, listing
 from sparkwright.recipe.published import git, sources
 from tests.component.repository import FILES, RECIPE, Repository
+from tests.programs import script
 from tests.published import published
 
 PROJECT = Path(__file__).parents[2]
@@ -67,12 +68,10 @@ def test_names_that_lead_elsewhere_are_refused(
 def test_nothing_of_a_repository_runs(repository: Repository, tmp_path: Path) -> None:
     touched = tmp_path / "touched"
     program = tmp_path / "program"
-    program.write_text(f"#!/bin/sh\ntouch {touched}\n")
-    program.chmod(0o755)
+    script(program, f"#!/bin/sh\ntouch {touched}\n")
     hooks = repository.folder / ".git/hooks"
     for name in ("post-checkout", "pre-upload", "post-upload-pack", "reference-transaction"):
-        (hooks / name).write_text(program.read_text())
-        (hooks / name).chmod(0o755)
+        script((hooks / name), program.read_text())
     for key in ("core.fsmonitor", "core.sshCommand", "uploadpack.packObjectsHook", "core.pager"):
         repository.git("config", key, str(program))
     repository.git("config", "filter.x.smudge", str(program))
@@ -91,8 +90,7 @@ def test_a_folder_that_lacks_objects_and_says_who_has_them(
     """The commit of a folder is read without its objects, so that no remote is asked for them."""
     touched = tmp_path / "touched"
     program = tmp_path / "program"
-    program.write_text(f"#!/bin/sh\ntouch {touched}\nexit 1\n")
-    program.chmod(0o755)
+    script(program, f"#!/bin/sh\ntouch {touched}\nexit 1\n")
     for key, value in (
         ("core.repositoryFormatVersion", "1"),
         ("extensions.partialClone", "origin"),

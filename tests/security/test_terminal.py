@@ -102,26 +102,10 @@ def test_no_escape_reaches_the_terminal(tmp_path: Path, ways: list[str]) -> None
 
 # What a stranger may write into a recipe, a file's name or a mod.
 HOSTILE = [
-    *(
-        "\x1b]52;c;cm0gLXJm\x07",
-        "\x1b[2J\x1b[H",
-        "\x1b]0;owned\x07",
-        "\x1b[31m",
-        "\x1bc",
-        "\x1bP+q\x1b",
-    ),
-    *(
-        "\x9b2J",
-        "\x9d52;c;eA==\x9c",
-        "\rfine",
-        "\x08\x08\x08",
-        "\x07",
-        "\x7f",
-        "\x00",
-        "\x0b",
-        "\x0c",
-    ),
-    *("\u202egnp.exe", "\u2066x\u2069", "\u200f", "\u2028rm", "\u2029", "\ufeff", "\u200b", "\x85"),
+    *("\x1b]52;c;cm0gLXJm\x07", "\x1b[2J\x1b[H", "\x1b]0;owned\x07", "\x1b[31m", "\x1bc"),
+    *("\x1bP+q\x1b", "\x9b2J", "\x9d52;c;eA==\x9c", "\rfine", "\x08\x08\x08", "\x07", "\x7f"),
+    *("\x00", "\x0b", "\x0c", "\u202egnp.exe", "\u2066x\u2069", "\u200f", "\u2028rm", "\u2029"),
+    *("\ufeff", "\u200b", "\x85"),
 ]
 THEIRS = """\
 recipe_version: "1"

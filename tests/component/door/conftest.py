@@ -10,7 +10,7 @@ from tests.clock import patience
 from tests.component.door.running import FakeServer, Running
 from tests.component.door.waiting import HOLD, Asked
 from tests.component.servers import serving
-from tests.makers.door import KEY, OTHER, plan
+from tests.makers.door import KEY, OTHER
 
 
 @pytest.fixture
@@ -47,8 +47,7 @@ def behind(running: Running, engines: Callable[[str], FakeServer]) -> tuple[Runn
 @pytest.fixture
 def patient(running: Running) -> Running:
     """A door that holds requests."""
-    running.lay(plan(running.port, keys=[KEY, OTHER], hold_seconds=HOLD))
-    running.reload()
+    running.change(keys=[KEY, OTHER], hold_seconds=HOLD)
     return running
 
 

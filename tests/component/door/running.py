@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from host.door.door import Door
 from sparkwright.common.render import render
 from sparkwright.door.door import DoorPlan
 from tests.clock import patience
-from tests.component.servers import free_port, until
+from tests.component.servers import QuietHandler, free_port, until
 from tests.component.socket_server import SocketServer
 from tests.makers.door import FILES, KEY, files, plan
 
@@ -34,7 +33,7 @@ haproxy = pytest.mark.skipif(
 )
 
 
-class FakeEngine(BaseHTTPRequestHandler):
+class FakeEngine(QuietHandler):
     """Answers as little of an engine as a door can see; says in each answer who it is."""
 
     protocol_version = "HTTP/1.1"
@@ -84,9 +83,6 @@ class FakeEngine(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(text)
-
-    def log_message(self, *_: Any) -> None:
-        pass
 
 
 class FakeServer(SocketServer):
@@ -161,6 +157,11 @@ class Running:
 
     def reload(self) -> None:
         self.door.reload(self.master)
+
+    def change(self, **settings: Any) -> None:
+        """Have other settings in force, as a deploy does."""
+        self.lay(plan(self.port, **settings))
+        self.reload()
 
     def client(self, source: str = "127.0.0.1") -> http.client.HTTPConnection:
         return http.client.HTTPConnection(

@@ -138,8 +138,7 @@ def test_keys_change_by_a_reload_that_loses_no_request(
         assert long.read() == b"a" * 40
     assert set(asking.answers) == {"a", "b"}
     assert set(asking.streams) == {"aaaaa", "bbbbb"}
-    running.lay(plan(running.port, keys=[OTHER]))
-    running.reload()
+    running.change(keys=[OTHER])
     assert running.status("GET", "/v1/models") == 401
     assert running.status("GET", "/v1/models", OTHER) == 200
 

@@ -11,15 +11,14 @@ from tests.clock import patience
 from tests.component.door.running import FakeServer, Running, haproxy
 from tests.component.door.waiting import HOLD, PATH, Asked, engine, waiting
 from tests.component.servers import until
-from tests.makers.door import KEY, OTHER, plan
+from tests.makers.door import KEY, OTHER
 
 Engines = Callable[[str], FakeServer]
 
 
 @haproxy
 def test_what_waits_too_long_is_given_up_and_told(running: Running) -> None:
-    running.lay(plan(running.port, hold_seconds=2))
-    running.reload()
+    running.change(hold_seconds=2)
     began = time.monotonic()
     status, said, head = running.ask("POST", PATH)
     took = time.monotonic() - began
@@ -35,8 +34,7 @@ def test_what_waits_too_long_is_given_up_and_told(running: Running) -> None:
 def test_who_does_not_want_to_wait_or_may_not_hears_so_at_once(
     running: Running, hold: int, engines: Engines
 ) -> None:
-    running.lay(plan(running.port, hold_seconds=hold))
-    running.reload()
+    running.change(hold_seconds=hold)
     for wish in ("wait=0", "respond-async, wait=0", "Wait=0"):
         status, said, _ = running.ask("POST", PATH, Prefer=wish)
         assert (status, "held" in said["error"]["message"]) == (503, False)
@@ -65,8 +63,7 @@ def test_what_a_gateway_is_refused_does_not_wait(patient: Running) -> None:
 def test_neither_all_clients_nor_one_take_more_places_than_there_are(running: Running) -> None:
     third = f"{KEY}-third"
     keys = [KEY, OTHER, third]
-    running.lay(plan(running.port, keys=keys, hold_seconds=HOLD, max_connections=12))
-    running.reload()
+    running.change(keys=keys, hold_seconds=HOLD, max_connections=12)
     asked = Asked(running)
     try:
         # A quarter of all places is one name's.
@@ -86,8 +83,7 @@ def test_neither_all_clients_nor_one_take_more_places_than_there_are(running: Ru
 
 @haproxy
 def test_without_keys_a_source_has_its_part(running: Running, engines: Engines) -> None:
-    running.lay(plan(running.port, keys=None, hold_seconds=HOLD, max_connections=12))
-    running.reload()
+    running.change(keys=None, hold_seconds=HOLD, max_connections=12)
     asked = Asked(running)
     asked.post(3, None)
     waiting(running, 3)
@@ -107,8 +103,7 @@ def test_a_client_that_leaves_is_forgotten(patient: Running, size: int, engines:
     """At once if its request fits into haproxy's buffer; else haproxy reads on for an engine, which
     gets half a request.
     """
-    patient.lay(plan(patient.port, keys=[KEY], hold_seconds=HOLD, max_body_mib=64))
-    patient.reload()
+    patient.change(keys=[KEY], hold_seconds=HOLD, max_body_mib=64)
     head = f"POST {PATH} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {KEY}\r\n"
     client = socket.create_connection(("127.0.0.1", patient.port), timeout=patience())
     client.setblocking(False)

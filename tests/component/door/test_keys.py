@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from sparkwright.door.key import Key
 from tests.component.door.running import FakeServer, Running, haproxy, stream
 from tests.component.servers import until
-from tests.makers.door import KEY, OTHER, plan
+from tests.makers.door import KEY, OTHER
 
 
 @haproxy
@@ -38,8 +38,7 @@ def test_a_key_has_a_name_and_an_end_and_may_be_for_metrics_alone(
         Key(name="elsewhere", secret=f"{KEY}-elsewhere", places=["code"]),
         Key(name="gateway", secret=f"{KEY}-gateway"),
     ]
-    running.lay(plan(running.port, keys=keys, key_requests=10))
-    running.reload()
+    running.change(keys=keys, key_requests=10)
     ann, bob, prometheus, elsewhere, gateway = (key.secret for key in keys)
     assert running.status("GET", "/v1/models", ann) == 200
     assert running.status("GET", "/v1/models", None, **{"x-api-key": ann}) == 200
@@ -80,8 +79,7 @@ def test_who_looks_at_metrics_is_no_client_and_looks_twice_a_second_at_most(
 ) -> None:
     running, _ = behind
     keys = [Key(name="ann", secret=KEY), Key(name="prometheus", secret=OTHER, places=["metrics"])]
-    running.lay(plan(running.port, keys=keys))
-    running.reload()
+    running.change(keys=keys)
     for path in ("/metrics/door", "/health", "/v1/models"):
         running.ask("GET", path, OTHER)
     assert running.status("GET", "/metrics", KEY, source="127.0.0.2") == 200
@@ -97,8 +95,7 @@ def test_who_looks_at_metrics_is_no_client_and_looks_twice_a_second_at_most(
 def test_a_name_has_so_many_new_sources_in_an_hour(behind: tuple[Running, FakeServer]) -> None:
     """Other sources are let in all the same, as strangers."""
     running, _ = behind
-    running.lay(plan(running.port, keys=[KEY, OTHER], max_connections=20))
-    running.reload()
+    running.change(keys=[KEY, OTHER], max_connections=20)
     sources = [f"127.0.1.{number}" for number in range(1, 11)]
     assert [running.status("GET", "/v1/models", KEY, source=each) for each in sources * 2] == [
         200
@@ -114,8 +111,7 @@ def test_the_more_a_name_has_in_flight_the_smaller_is_its_next_body(
 ) -> None:
     """Here all together have 2 MiB times the sum of 1/1, 1/2 and so on."""
     running, engine = behind
-    running.lay(plan(running.port, keys=[KEY, OTHER], max_body_mib=2, max_connections=12))
-    running.reload()
+    running.change(keys=[KEY, OTHER], max_body_mib=2, max_connections=12)
     whole, half = bytes(2 * 1024**2), bytes(1024**2)
     with stream(running, pieces=1) as answer:
         size = {"Content-Length": str(len(whole))}

@@ -9,7 +9,6 @@ import pytest
 
 from tests.component.door.running import FakeServer, Running, haproxy, load, stream
 from tests.component.servers import until
-from tests.makers.door import plan
 
 
 def bound(port: int, address: str) -> bool:
@@ -32,8 +31,7 @@ def test_nobody_listens_beside_it_and_reloads_lose_no_request(
     engine = engines("a")
     running.door.offer("a")
     # From one address to all of them, which takes the port anew, too.
-    running.lay(plan(running.port, bind=own))
-    running.reload()
+    running.change(bind=own)
     over, taken = threading.Event(), []
 
     def try_on() -> None:

@@ -25,11 +25,7 @@ class Asked:
     answers: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
 
     def post(
-        self,
-        count: int = 1,
-        key: str | None = KEY,
-        body: bytes = b"{}",
-        source: str = "127.0.0.1",
+        self, count: int = 1, key: str | None = KEY, body: bytes = b"{}", source: str = "127.0.0.1"
     ) -> None:
         """Send so many requests."""
         for _ in range(count):

@@ -45,9 +45,7 @@ def identify(spark: Spark) -> None:
 
 
 def _end(spark: Spark) -> None:
-    if spark.process:
-        spark.process.kill()
-        spark.process.wait()
+    spark.kill()
     if spark.container_lives:
         # It may be about to end by itself.
         with suppress(ProcessLookupError):

@@ -14,7 +14,7 @@ from typing import Any
 from host.common.seat import SOCKETS
 from tests.clock import patience
 from tests.component.servers import until
-from tests.programs import changed_program
+from tests.programs import changed_program, script
 
 RELEASE = "tiny-0a1b2c3d"
 NAMES = ("spark-a", "spark-b")
@@ -94,21 +94,27 @@ class Spark:
         unit: dict[str, Any] = {"model": "tiny", "answers": "chat"}
         unit |= {"start_timeout": patience(), "longest_step": 0, "unified": True}
         unit |= {"stop_timeout": 5, "rank": rank, "sparks": sparks, "fabric": fabric}
-        (folder / "unit.json").write_text(json.dumps(unit))
+        (folder / "unit.json").write_text("{}")
+        self.unit(release, **unit)
         sockets = self.root / SOCKETS / release
         sockets.mkdir(parents=True, exist_ok=True)
         fake = Path(__file__).with_name("fake_engine.py")
         serve = f"exec {sys.executable} {fake} {sockets} {self.state}\n"
-        _script(folder / "run", _RUN + ("exec sleep infinity\n" if rank else serve))
-        _script(self.state / "bin/docker", _DOCKER)
+        script(folder / "run", _RUN + ("exec sleep infinity\n" if rank else serve))
+        script(self.state / "bin/docker", _DOCKER)
         own = ADDRESSES[rank]
         links = [
             {"ifname": name, "addr_info": [{"local": address}]}
             for name, address in zip(("enp1s0f0np0", "enP2p1s0f0np0"), own, strict=True)
         ]
         (self.state / "links").write_text(json.dumps(links))
-        _script(self.state / "bin/iptables", "#!/bin/sh\ntrue\n")
-        _script(self.state / "bin/ip", '#!/bin/sh\ncat "$STATE/links"\n')
+        script(self.state / "bin/iptables", "#!/bin/sh\ntrue\n")
+        script(self.state / "bin/ip", '#!/bin/sh\ncat "$STATE/links"\n')
+
+    def unit(self, release: str = RELEASE, **changes: Any) -> None:
+        """Have the release say other things of its engine."""
+        file = self.root / f"releases/{release}/unit.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
     def start(self, release: str = RELEASE, **times: float) -> None:
         """Start a life, as the unit does."""
@@ -164,6 +170,18 @@ class Spark:
         """Wait for something that should not happen, by the clock of the supervisor itself."""
         pings = self.notified.count("WATCHDOG=1")
         until(lambda: self.notified.count("WATCHDOG=1") >= pings + 5)
+
+    def lives_on(self) -> None:
+        """See that the supervisor has not ended."""
+        assert self.process
+        assert self.process.poll() is None
+
+    def kill(self) -> None:
+        """End the supervisor at once, if it lives."""
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
 
     def signal(self, number: signal.Signals) -> None:
         assert self.process
@@ -234,8 +252,3 @@ def lives(pid: int) -> bool:
 
 def make_spark(folder: Path, name: str, link_port: int) -> Spark:
     return Spark(folder / name, name, link_port)
-
-
-def _script(path: Path, text: str) -> None:
-    path.write_text(text)
-    path.chmod(0o755)

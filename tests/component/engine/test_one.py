@@ -1,6 +1,5 @@
 """The life of an engine on one Spark."""
 
-import json
 import os
 import signal
 
@@ -50,12 +49,14 @@ def test_a_refused_command_line_is_told_from_other_ends(spark: Spark) -> None:
     spark.set("status", text="125")
     spark.start()
     assert spark.end() == 1
+    spark.start("other")
+    assert spark.end() == 2
+    assert "other/unit.json" in spark.status
 
 
 def test_an_engine_that_never_answers_is_late(spark: Spark) -> None:
     spark.set("hang")
-    unit = spark.root / f"releases/{RELEASE}/unit.json"
-    unit.write_text(json.dumps(json.loads(unit.read_text()) | {"start_timeout": 1}))
+    spark.unit(start_timeout=1)
     spark.start()
     assert spark.end() == 1
     assert "READY=1" not in spark.notified
@@ -65,8 +66,7 @@ def test_an_engine_that_never_answers_is_late(spark: Spark) -> None:
 @pytest.mark.parametrize("unified", [True, False])
 def test_the_page_cache_goes_where_it_would_count_as_used(spark: Spark, unified: bool) -> None:
     """On a graphics card it does not, and spares the next start the reading of the weights."""
-    file = spark.root / f"releases/{RELEASE}/unit.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"unified": unified}))
+    spark.unit(unified=unified)
     spark.start()
     spark.wait_status("serving")
     assert (spark.state / "dropped-caches").exists() == unified
@@ -94,10 +94,7 @@ def test_what_a_killed_supervisor_left_is_removed(spark: Spark) -> None:
     spark.start()
     spark.wait_ready()
     left = spark.container
-    assert spark.process
-    spark.process.kill()
-    spark.process.wait()
-    spark.process = None
+    spark.kill()
     assert spark.container_lives
     spark.start()
     spark.wait_ready()
@@ -132,16 +129,13 @@ def test_a_busy_engine_lives_until_it_stands_still(spark: Spark) -> None:
     spark.set("hang")
     looks = spark.asked.count("metrics")
     until(lambda: spark.asked.count("metrics") > looks + 3)
-    assert spark.process
-    assert spark.process.poll() is None
+    spark.lives_on()
     spark.set("moving", False)
     assert spark.end() == 1
 
 
 def test_a_step_that_its_recipe_allows_ends_nothing(spark: Spark) -> None:
-    unit = spark.root / f"releases/{RELEASE}/unit.json"
-    step = {"longest_step": patience(3)}
-    unit.write_text(json.dumps(json.loads(unit.read_text()) | step))
+    spark.unit(longest_step=patience(3))
     spark.start(**HANGS)
     spark.wait_ready()
     spark.set("hang")
@@ -150,8 +144,7 @@ def test_a_step_that_its_recipe_allows_ends_nothing(spark: Spark) -> None:
     spark.set("hang", False)
     answered = spark.asked.count("200")
     until(lambda: spark.asked.count("200") > answered + 1)
-    assert spark.process
-    assert spark.process.poll() is None
+    spark.lives_on()
     spark.set("hang")
     assert spark.end() == 1
     assert "while its counters stand still" in spark.status
@@ -174,14 +167,7 @@ def test_two_failures_are_forgiven(spark: Spark) -> None:
         spark.set("broken", text="2")
         until(lambda now=round_: spark.asked.count("500") == 2 * now)  # type: ignore[misc]
         until(lambda: spark.asked[-1] == "200")
-    assert spark.process
-    assert spark.process.poll() is None
-
-
-def test_a_release_that_is_not_there(spark: Spark) -> None:
-    spark.start("other")
-    assert spark.end() == 2
-    assert "other/unit.json" in spark.status
+    spark.lives_on()
 
 
 def test_a_full_disk_does_not_keep_it_from_serving(spark: Spark) -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Callable
 
 import pytest
 
@@ -58,27 +57,19 @@ def kill_container(spark: Spark) -> None:
     os.kill(spark.container, signal.SIGKILL)
 
 
-def kill_supervisor(spark: Spark) -> None:
-    spark.signal(signal.SIGKILL)
-
-
-ENDS: dict[str, tuple[Callable[[Spark], None], str]] = {
-    "its engine ends": (kill_container, "its exit status was -9"),
-    "its supervisor is killed": (kill_supervisor, "its supervisor is gone"),
-}
-
-
-@pytest.mark.parametrize("event", ENDS)
+@pytest.mark.parametrize("reason", ["its exit status was -9", "its supervisor is gone"])
 @pytest.mark.parametrize("which", [0, 1])
-def test_one_ends_and_so_does_the_other(pair: Pair, which: int, event: str) -> None:
-    cause, reason = ENDS[event]
+def test_one_ends_and_so_does_the_other(pair: Pair, which: int, reason: str) -> None:
     serve(pair)
     one, other = pair[which], pair[1 - which]
-    cause(one)
+    killed = "supervisor" in reason
+    one.signal(signal.SIGKILL) if killed else kill_container(one)
     assert other.end() == 1
     assert other.status == f"engine ended: {NAMES[which]}: {reason}"
-    if cause is kill_container:
+    if not killed:
         assert one.end() == 1
+        # The next lives of both meet again.
+        serve(pair)
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -106,19 +97,10 @@ def test_a_silent_fabric_is_sat_out(pair: Pair) -> None:
     until(lambda: head.asked.count("200") > answered)
     for spark in pair:
         spark.live_on()
-        assert spark.process
-        assert spark.process.poll() is None
+        spark.lives_on()
     # As soon as the other one is heard again, it is the engine's own hang.
     head.set("hang")
     assert [spark.end() for spark in pair] == [1, 1]
-
-
-def test_both_lives_after_a_loss_meet_again(pair: Pair) -> None:
-    serve(pair)
-    kill_container(pair[1])
-    for spark in pair:
-        assert spark.end() == 1
-    serve(pair)
 
 
 def test_a_hang_of_the_worker_ends_both(pair: Pair) -> None:
@@ -159,8 +141,7 @@ def test_a_stopped_worker_outlasts_the_bound_of_the_heads_drain(pair: Pair) -> N
     """The head's own bound comes first: what it answers last still needs both engines."""
     head, worker = pair
     for spark in pair:
-        unit = spark.root / f"releases/{RELEASE}/unit.json"
-        unit.write_text(json.dumps(json.loads(unit.read_text()) | {"stop_timeout": 0}))
+        spark.unit(stop_timeout=0)
     serve(pair)
     head.set("draining")
     worker.signal(signal.SIGTERM)
@@ -224,8 +205,7 @@ def test_another_release_is_refused_by_name_until_it_is_right(pair: Pair) -> Non
 
 def test_two_of_one_rank_are_refused(pair: Pair) -> None:
     head, worker = pair
-    unit = worker.root / f"releases/{RELEASE}/unit.json"
-    unit.write_text(unit.read_text().replace("spark-b", "spark-c"))
+    worker.unit(sparks=("spark-a", "spark-c"))
     head.start()
     worker.start()
     head.wait_status("found spark-c with rank 1, expected spark-b with rank 1: run")

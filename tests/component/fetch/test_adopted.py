@@ -54,7 +54,7 @@ def given(folder: Path, owner: int = OWNER) -> None:
 def adopted(spark: Spark, *folders: Path) -> str:
     """Fetch with these in the group data; return what the job says in the end."""
     text = manifest_text(spark.locked, spark.url, places(REPO, spark.name, map(str, folders)))
-    (spark.root / f"manifests/{spark.name}.json").write_text(text)
+    spark.manifest.write_text(text)
     spark.succeed()
     return spark.progress().message
 
@@ -170,8 +170,7 @@ def append_only(file: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    "way",
-    [writable, mapped, passed_on, others_may, group_may, by_list, a_users, append_only],
+    "way", [writable, mapped, passed_on, others_may, group_may, by_list, a_users, append_only]
 )
 def test_what_others_can_change_is_copied(
     spark: Spark, kept: Path, way: Callable[[Path], Iterator[None]]

@@ -29,19 +29,15 @@ def carried(spark: Spark) -> Path:
     return spark.root / "bundle" / checkpoint_folder(spark.locked)
 
 
-def test_it_is_linked(bundled: Spark) -> None:
-    bundled.succeed()
-    assert bundled.sent == {}
-    assert (bundled.folder / "model.safetensors").stat().st_nlink == 2
-
-
-def test_what_cannot_be_linked_is_copied(bundled: Spark) -> None:
-    """Its owner has brought it, and can still write it."""
+@pytest.mark.parametrize(("mode", "links"), [(0o644, 2), (0o666, 1)], ids=["linked", "copied"])
+def test_it_is_linked_unless_its_owner_can_still_write_it(
+    bundled: Spark, mode: int, links: int
+) -> None:
     for path in bundled.locked.files:
-        (carried(bundled) / path).chmod(0o666)
+        (carried(bundled) / path).chmod(mode)
     bundled.succeed()
     assert bundled.sent == {}
-    assert (bundled.folder / "model.safetensors").stat().st_nlink == 1
+    assert (bundled.folder / "model.safetensors").stat().st_nlink == links
 
 
 def test_a_changed_byte_is_refused(bundled: Spark) -> None:
@@ -54,17 +50,14 @@ def test_a_changed_byte_is_refused(bundled: Spark) -> None:
     assert not (bundled.folder / "model.safetensors").exists()
 
 
-def test_a_link_is_not_followed(bundled: Spark, tmp_path: Path) -> None:
+def test_what_is_missing_or_a_link_is_named(bundled: Spark, tmp_path: Path) -> None:
     place = carried(bundled) / "model.safetensors"
     place.rename(tmp_path / "elsewhere")
     place.symlink_to(tmp_path / "elsewhere")
     assert f"{place}: Too many levels of symbolic links" in bundled.refuse()
-
-
-def test_what_is_missing_is_named(bundled: Spark) -> None:
-    (carried(bundled) / "config.json").unlink()
+    place.unlink()
     said = bundled.refuse()
-    assert f"{carried(bundled)}/config.json: No such file" in said
+    assert f"{place}: No such file" in said
     assert "run again, with the bundle" in said
 
 

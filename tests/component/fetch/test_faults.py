@@ -69,19 +69,16 @@ def test_says_plainly_what_does_not_pass(spark: Spark, fault: str, said: str) ->
         spark.succeed()
 
 
-def test_a_token_that_was_revoked(spark: Spark) -> None:
-    (spark.root / "secrets/hf-token").write_text("hf_revoked\n")
-    assert "refuses the token (401)" in spark.refuse()
-    (spark.root / "secrets/hf-token").write_text("hf_lab_reader\n")
-    spark.succeed()
-
-
 def test_a_gated_repository_needs_a_token_that_may(spark: Spark) -> None:
+    token = spark.root / "secrets/hf-token"
+    token.write_text("hf_revoked\n")
+    assert "refuses the token (401)" in spark.refuse()
+    token.unlink()
     (spark.hub_root / REPO / "gated").touch()
     assert "is gated (401)" in spark.refuse()
-    (spark.root / "secrets/hf-token").write_text("hf_lab_guest\n")
+    token.write_text("hf_lab_guest\n")
     assert "with the account of your token" in spark.refuse()
-    (spark.root / "secrets/hf-token").write_text("hf_lab_reader\n")
+    token.write_text("hf_lab_reader\n")
     spark.succeed()
 
 
@@ -92,26 +89,20 @@ def test_nobody_at_the_hubs_address(spark: Spark) -> None:
 
 
 def test_more_bytes_than_the_disk_has(spark: Spark) -> None:
-    manifest = spark.root / f"manifests/{spark.name}.json"
-    data = json.loads(manifest.read_text())
-    data["files"]["model.safetensors"]["size"] = 10**16
-    manifest.write_text(json.dumps(data))
+    spark.promise(10**16)
     assert "10000000.00 GB are still to be fetched" in spark.refuse()
     assert spark.sent == {}
 
 
 @pytest.mark.parametrize("by", [1, -1])
 def test_a_size_that_was_changed_in_the_lock(spark: Spark, by: int) -> None:
-    manifest = spark.root / f"manifests/{spark.name}.json"
-    data = json.loads(manifest.read_text())
-    size = data["files"]["model.safetensors"]["size"]
-    data["files"]["model.safetensors"]["size"] += by
-    right = manifest.read_text()
-    manifest.write_text(json.dumps(data))
+    right = spark.manifest.read_text()
+    size = json.loads(right)["files"]["model.safetensors"]["size"]
+    spark.promise(size + by)
     assert f"it promises {size} bytes instead of {size + by:,}" in spark.refuse()
-    manifest.write_text(right)
+    spark.manifest.write_text(right)
     spark.succeed()
-    manifest.write_text(json.dumps(data))
+    spark.promise(size + by)
     said = spark.refuse()
     assert f"model.safetensors has {size} bytes and the hash of the lock, which says " in said
     assert f"says {size + by} bytes: get the lock back" in said

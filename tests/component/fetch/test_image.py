@@ -86,25 +86,18 @@ def test_a_head_that_is_not_there(head: Head, worker: Side) -> None:
     assert "look at fabric-image.socket on that Spark" in told
 
 
-def test_a_head_whose_docker_saves_nothing(head: Head, worker: Side) -> None:
-    head.data = b""
-    assert "the image of 127.0.0.1 ended early" in refused(worker)
-    assert worker.docker.images == {}
-
-
-def test_docker_is_full(worker: Side) -> None:
+def test_docker_is_full_and_then_does_not_answer(worker: Side) -> None:
     worker.docker.error = "write /var/lib/docker/tmp/x: no space left on device"
     assert "the disk is full: free some space" in refused(worker)
-
-
-def test_docker_does_not_answer(worker: Side) -> None:
     worker.docker.socket.unlink()
     assert "Docker did not take the image" in refused(worker)
 
 
-def test_the_head_has_another_image_than_the_lock(head: Head, worker: Side) -> None:
+def test_the_head_has_another_image_than_the_lock_or_none(head: Head, worker: Side) -> None:
     ordered(worker, head, ids=[REFERENCE, f"sha256:{'5' * 64}", OTHER_ID])
     assert "another image than the lock" in refused(worker)
+    head.data = b""
+    assert "the image of 127.0.0.1 ended early" in refused(worker)
     assert worker.docker.images == {}
 
 

@@ -1,7 +1,6 @@
 """The worker copies weights from the head: share.py and fetch_weights.py, run as by their units."""
 
 import os
-import shutil
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -41,19 +40,14 @@ def worker(head: Spark, lender: Lender, tmp_path: Path) -> Iterator[Worker]:
     line.close()
 
 
-def test_copies_all_then_nothing(worker: Worker) -> None:
-    worker.succeed()
-    assert worker.line.sent == worker.locked.size
-    assert worker.progress().done == worker.locked.size
-    worker.succeed()
-    assert worker.line.sent == worker.locked.size
-
-
 def test_copies_only_what_is_missing(worker: Worker) -> None:
-    shutil.copytree(worker.source, worker.folder)
+    worker.succeed()
+    assert worker.line.sent == worker.progress().done == worker.locked.size
+    worker.succeed()
+    assert worker.line.sent == worker.locked.size
     (worker.folder / "config.json").unlink()
     worker.succeed()
-    assert worker.line.sent == worker.locked.files["config.json"].size
+    assert worker.line.sent == worker.locked.size + worker.locked.files["config.json"].size
 
 
 def test_goes_on_by_itself_when_the_head_is_back(worker: Worker, lender: Lender) -> None:
@@ -115,30 +109,22 @@ def test_what_the_head_has_not_yet(worker: Worker, head: Spark) -> None:
     text = record.read_text()
     record.unlink()
     process = worker.begin()
-    until(lambda: f"{NAME} is not here yet" in read_message(worker))
+    path = worker.root / NAME / ".sparkwright-progress.json"
+    until(lambda: path.exists() and f"{NAME} is not here yet" in worker.progress().message)
     record.write_text(text)
     process.communicate(timeout=patience())
     assert process.returncode == 0
     assert worker.wrong() == {}
 
 
-def read_message(worker: Worker) -> str:
-    path = worker.root / NAME / ".sparkwright-progress.json"
-    return worker.progress().message if path.exists() else ""
-
-
 def test_what_the_head_never_gets(worker: Worker) -> None:
     files = dict(worker.locked.files)
-    files["config.json"] = replace_hash(files["config.json"])
+    files["config.json"] = files["config.json"].model_copy(update={"git": "1" * 40})
     worker.locked = worker.locked.model_copy(update={"files": files})
     worker.order()
     message = worker.refuse()
     assert f"config.json of {NAME} is not verified here yet, again and again" in message
     assert message.endswith("then run again, which goes on where this ended.")
-
-
-def replace_hash(file: object) -> object:
-    return file.model_copy(update={"git": "1" * 40})  # type: ignore[attr-defined]
 
 
 def test_nobody_lends(worker: Worker, lender: Lender) -> None:

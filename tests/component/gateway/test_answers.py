@@ -15,18 +15,10 @@ from sparkwright.release.programs import program
 from tests.clock import patience
 from tests.component.door.running import haproxy
 from tests.makers.gateway import KEYS
-from tests.makers.gateway_clients import (
-    Client,
-    ask,
-    curl,
-    requests,
-)
+from tests.makers.gateway_clients import Client, ask, curl, requests
 from tests.makers.gateway_replicas import WORDS, Door
 
-pytestmark = [
-    haproxy,
-    pytest.mark.skipif(not shutil.which("curl"), reason="needs curl"),
-]
+pytestmark = [haproxy, pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")]
 TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
 
 
@@ -34,10 +26,7 @@ def test_it_says_what_it_is_for(python: Path, tmp_path: Path) -> None:
     archive = tmp_path / "gateway"
     archive.write_bytes(program("host.gateway.gateway"))
     done = subprocess.run(
-        [python, "-B", archive, "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
+        [python, "-B", archive, "--help"], capture_output=True, text=True, check=True
     )
     assert "The fleet's gateway" in done.stdout
 
@@ -66,14 +55,11 @@ def test_no_other_path(url: str, path: str) -> None:
         assert ask(url, path, **body)[0] == 404
 
 
-def test_metrics_are_those_of_its_door(url: str) -> None:
+def test_metrics_are_those_of_its_door_and_methods_those_of_a_path(url: str) -> None:
     assert ask(url, "/metrics")[0] == 404
     status, text = ask(url, "/metrics/door")
     assert (status, "haproxy_frontend_" in text) == (200, True)
     assert ask(url, "/metrics/door", key=None)[0] == 401
-
-
-def test_methods(url: str) -> None:
     assert ask(url, "/v1/chat/completions")[0] == 405
     assert ask(url, "/v1/models", model="tiny")[0] == 405
 

@@ -26,10 +26,7 @@ from tests.makers.gateway_clients import (
 )
 from tests.makers.gateway_replicas import WORDS, Door
 
-pytestmark = [
-    haproxy,
-    pytest.mark.skipif(not shutil.which("curl"), reason="needs curl"),
-]
+pytestmark = [haproxy, pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")]
 
 
 # Seconds for which this machine's TCP would try to connect: each time twice as long as before.

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import script
+
 STAND_INS = {
     "nvidia-smi": "echo '2405, 61.42, 67, 96, [N/A], [N/A]'",
     "systemctl": "printf 'ActiveState=active\\nNRestarts=3\\n'",
@@ -18,8 +20,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "bin").mkdir()
     for name, text in STAND_INS.items():
         program = tmp_path / "bin" / name
-        program.write_text(f"#!/bin/sh\n{text}\n")
-        program.chmod(0o755)
+        script(program, f"#!/bin/sh\n{text}\n")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     release = tmp_path / "releases" / "tiny-1"
     release.mkdir(parents=True)

@@ -125,12 +125,8 @@ def test_the_command_writes_what_promtool_takes(tmp_path: Path) -> None:
 
 def test_an_inventory_that_cannot_be_is_refused(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "sparks.yaml").write_text("sparks: {}")
-    assert (
-        sparkwright(
-            "monitoring", "--out", str(tmp_path / "out"), inventory=tmp_path / "sparks.yaml"
-        )
-        == 1
-    )
+    words = ("monitoring", "--out", str(tmp_path / "out"))
+    assert sparkwright(*words, inventory=tmp_path / "sparks.yaml") == 1
     assert "sparks.yaml:1: sparks: found" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 

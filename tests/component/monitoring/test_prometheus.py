@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from sparkwright.monitoring.targets import monitoring_files
 from tests.clock import patience
 from tests.component.door.running import Running, haproxy
 from tests.component.monitoring.given import QUERIES, doors, tools, worker, write_metrics
-from tests.component.servers import free_port, listens, serving, until
+from tests.component.servers import QuietHandler, free_port, listens, serving, until
 from tests.component.socket_server import SocketServer
 from tests.makers.door import KEY, plan
 from tests.unit.certificates import certificate, private_key, written
@@ -48,7 +47,7 @@ EVERY_JOB = (
 )
 
 
-class FakeEngine(BaseHTTPRequestHandler):
+class FakeEngine(QuietHandler):
     """An engine's /health and /metrics."""
 
     looks = count(1)
@@ -68,9 +67,6 @@ class FakeEngine(BaseHTTPRequestHandler):
             for bound in ("0.1", "+Inf")
         ]
         self.wfile.write("".join(f"{line}\n" for line in lines).encode())
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 class Prometheus:

@@ -46,44 +46,32 @@ def test_of_several_gpus_the_largest_is_watched(root: Path) -> None:
     assert found['spark_gpu_memory_total_bytes{spark="spark-a"}'] == 32607 * 1024**2
 
 
-def test_a_head_tells_whose_keys_are_used(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_head_tells_whose_keys_are_used_at_each_of_its_doors(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Told(Door):
         def names(self) -> dict[str, tuple[int, int, int]]:
-            return {"ann": (12, 1, 3), "prometheus": (4, 0, 0)}
+            return {"ann": (len(self._folder.parts), 1, 3), "prometheus": (4, 0, 0)}
 
         def held(self) -> tuple[int, int]:
             return 2, 5
 
     monkeypatch.setattr(metrics, "Door", Told)
     assert not [name for name in values(metrics.text_of(metrics.own(root))) if "door" in name]
-    (root / "door").mkdir()
-    found = values(metrics.text_of(metrics.own(root)))
-    assert found['spark_door_requests_total{spark="spark-a",key="ann"}'] == 12
-    assert found['spark_door_requests_in_flight{spark="spark-a",key="ann"}'] == 1
-    assert found['spark_door_requests_total{spark="spark-a",key="prometheus"}'] == 4
-    assert found['spark_door_requests_held_total{spark="spark-a",key="ann"}'] == 3
-    assert found['spark_door_requests_waiting{spark="spark-a"}'] == 2
-    assert found['spark_door_requests_given_up_total{spark="spark-a"}'] == 5
-
-
-def test_a_second_replica_is_told_apart(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Told(Door):
-        def names(self) -> dict[str, tuple[int, int, int]]:
-            return {"ann": (len(self._folder.parts), 1, 3)}
-
-        def held(self) -> tuple[int, int]:
-            return 2, 5
-
-    monkeypatch.setattr(metrics, "Door", Told)
     seat = root / "seats/embed"
     for folder in (root / "door", seat / "door"):
         folder.mkdir(parents=True)
     (seat / "current").symlink_to("releases/other-1")
     found = values(metrics.text_of(metrics.own(root)))
-    assert found['spark_engine_active{spark="spark-a"}'] == 1
-    assert found['spark_engine_active{spark="spark-a",seat="embed"}'] == 1
     first = found['spark_door_requests_total{spark="spark-a",key="ann"}']
     assert found['spark_door_requests_total{spark="spark-a",key="ann",seat="embed"}'] == first + 2
+    assert found['spark_door_requests_in_flight{spark="spark-a",key="ann"}'] == 1
+    assert found['spark_door_requests_total{spark="spark-a",key="prometheus"}'] == 4
+    assert found['spark_door_requests_held_total{spark="spark-a",key="ann"}'] == 3
+    assert found['spark_door_requests_waiting{spark="spark-a"}'] == 2
+    assert found['spark_door_requests_given_up_total{spark="spark-a"}'] == 5
+    assert found['spark_engine_active{spark="spark-a"}'] == 1
+    assert found['spark_engine_active{spark="spark-a",seat="embed"}'] == 1
 
 
 def test_a_spark_tells_of_its_gpu_and_its_engine(root: Path) -> None:

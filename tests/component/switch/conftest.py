@@ -17,7 +17,7 @@ from tests.clock import patience
 from tests.component.servers import until
 from tests.component.switch import systemctl
 from tests.component.switch.engines import Engines, engines
-from tests.programs import changed_program
+from tests.programs import changed_program, script
 
 OLD, NEW, OTHER = "tiny-00000000", "tiny-11111111", "tiny-22222222"
 
@@ -102,8 +102,7 @@ class Spark:
             (self.root / name).mkdir(parents=True)
         (self.root / "tiny/.sparkwright.json").write_text("{}")
         docker = self.state / "bin/docker"
-        docker.write_text(_DOCKER)
-        docker.chmod(0o755)
+        script(docker, _DOCKER)
         (self.root / SOCKETS).mkdir(parents=True)
         for release, sockets in zip((OLD, NEW, OTHER), engines.folders, strict=True):
             (self.root / SOCKETS / release).symlink_to(sockets)

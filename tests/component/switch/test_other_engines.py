@@ -1,14 +1,7 @@
 """Engines that a switch finds beside the one it is to start, or to leave."""
 
 from tests.component.servers import until
-from tests.component.switch.conftest import (
-    LONG,
-    NEW,
-    OLD,
-    OTHER,
-    Spark,
-    is_new,
-)
+from tests.component.switch.conftest import LONG, NEW, OLD, OTHER, Spark, is_new
 
 
 def test_a_previous_one_that_did_not_run_is_left_as_it_was(served: Spark) -> None:

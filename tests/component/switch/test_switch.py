@@ -100,6 +100,10 @@ def test_what_does_not_serve_is_taken_back(
     is_old(served)
     assert reason in served.report["message"]
     assert (served.report["gap"] == 0) is bool(orders)
+    if not orders:
+        # The memory is too small for both.
+        acts = served.log.acts()
+        assert acts.index(f"stop vllm@{NEW}") < acts.index(f"start --no-block vllm@{OLD}")
     if served.report["beside"] and how != "dies":
         # It was never behind the door.
         assert f"door prefer {NEW}" not in served.log.acts()
@@ -107,12 +111,13 @@ def test_what_does_not_serve_is_taken_back(
         assert served.door == [OLD]
 
 
-def test_the_previous_one_comes_back_when_the_new_one_has_ended(served: Spark) -> None:
-    """The memory is too small for both."""
-    served.behaves(NEW, "fails")
-    assert served.switch() == 1
-    acts = served.log.acts()
-    assert acts.index(f"stop vllm@{NEW}") < acts.index(f"start --no-block vllm@{OLD}")
+@pytest.mark.parametrize("orders", [{}, BESIDE])
+@pytest.mark.parametrize("call", ["offer", "prefer"])
+def test_a_door_that_does_not_do_it(served: Spark, orders: dict[str, bool], call: str) -> None:
+    (served.state / f"door-{call}-fails").touch()
+    assert served.switch(orders=orders) == 1
+    is_old(served)
+    assert served.report["message"] == f"{call} failed"
 
 
 @pytest.mark.parametrize(

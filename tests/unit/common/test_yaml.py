@@ -115,6 +115,11 @@ def test_all_duplicates_are_listed_with_their_lines(tmp_path: Path) -> None:
         ("a: !!str 1\n", ":1:", "the tag !!str"),
         ('a: "\\UFFFFFFFF"\n', ":", "no YAML"),
         ("a: 1\n  b: 2\n", ":2:", "a ': ' where no key can be"),
+        ('a: {b: "x}\n', ":1:", "found a quote that is not closed"),
+        ("a:\n  b: {}\n c: {}\n", ":3:", "found a line that begins farther left"),
+        ("a: 1\nb\n", ":2:", "found a line without a colon"),
+        ("a: @x\n", ":1:", "a value that begins with @; expected the value in quote"),
+        ("<<<<<<< HEAD\na: 1\n=======\n", ":1:", "found a conflict mark of git; expected one ver"),
     ],
 )
 def test_what_is_no_mapping_of_yaml(
