@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.clock import patience
-from tests.makers.fetching import Spark
+from tests.component.hub.client import Running
 from tests.programs import host_program
 
 
@@ -28,14 +28,14 @@ def check(
 
 # The second is what an owner may have set for all programs of the Spark (/etc/environment).
 @pytest.mark.parametrize("variables", [{}, {"HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}])
-def test_a_token_has_an_owner(spark: Spark, tmp_path: Path, variables: dict[str, str]) -> None:
-    done = check(tmp_path, spark.url, "hf_lab_reader", **variables)
+def test_a_token_has_an_owner(running: Running, tmp_path: Path, variables: dict[str, str]) -> None:
+    done = check(tmp_path, running.url, "hf_lab_reader", **variables)
     assert (done.returncode, done.stdout) == (0, "lab-reader\n")
 
 
-def test_one_that_the_hub_refuses_is_told_with_what_helps(spark: Spark, tmp_path: Path) -> None:
-    done = check(tmp_path, spark.url, "hf_wrong")
+def test_one_that_the_hub_refuses_is_told_with_what_helps(running: Running, tmp_path: Path) -> None:
+    done = check(tmp_path, running.url, "hf_wrong")
     assert done.returncode == 1
-    assert done.stderr.startswith(f"{spark.url} refuses the Hugging Face token (401): it is")
-    assert f"Make another at {spark.url}/settings/tokens" in done.stderr
+    assert done.stderr.startswith(f"{running.url} refuses the Hugging Face token (401): it is")
+    assert f"Make another at {running.url}/settings/tokens" in done.stderr
     assert "hf_wrong" not in done.stderr
