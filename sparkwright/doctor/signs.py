@@ -52,7 +52,7 @@ def _memory(checkup: Checkup) -> Signs:
     named, unused = checkup.cma
     total, free, available = checkup.memory
     refused = not checkup.sound and any(_REFUSED in line for line in log)
-    pools = driver.isdigit() and int(driver) >= _POOLS
+    pools = driver.isdecimal() and int(driver) >= _POOLS
     large_pages = checkup.kernel.endswith("-64k") and pools
     # Sound starts log this line, too: it counts only where something went wrong (vllm#56824).
     failing = checkup.downs or unit is None or unit.ended or unit.restarts

@@ -117,7 +117,7 @@ def parse_running(output: Iterable[str]) -> Running:
 def _of_largest(lines: Iterable[str]) -> str:
     """Return the reading of the GPU with the most memory, as sparkwright/doctor/gpu.py does."""
     gpus = [line.split(", ") for line in lines if line.count(", ") == 1]
-    largest = max(gpus, key=lambda gpu: int(gpu[1]) if gpu[1].isdigit() else 0, default=[""])
+    largest = max(gpus, key=lambda gpu: int(gpu[1]) if gpu[1].isdecimal() else 0, default=[""])
     return largest[0].strip()
 
 

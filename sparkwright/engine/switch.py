@@ -143,8 +143,8 @@ def parse_memory(output: Iterable[str]) -> MemoryState:
     # The largest GPU, as in the preflight.
     free = [
         int(gpu[0])
-        for gpu in sorted(gpus, key=lambda gpu: int(gpu[-1]) if gpu[-1].isdigit() else 0)
-        if len(gpu) == 2 and gpu[0].isdigit()
+        for gpu in sorted(gpus, key=lambda gpu: int(gpu[-1]) if gpu[-1].isdecimal() else 0)
+        if len(gpu) == 2 and gpu[0].isdecimal()
     ]
     return MemoryState(
         int(total) * 1024,

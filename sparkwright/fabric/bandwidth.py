@@ -38,7 +38,7 @@ def client_script(device: str, gid: int, port: int, address: str) -> str:
 def gbits(output: Iterable[str]) -> float | None:
     """Return the column `BW average[Gb/sec]` of the output's last row; None without a row."""
     rows = [line.split() for line in output]
-    values = [row[3] for row in rows if len(row) in (4, 5) and row[0].isdigit()]
+    values = [row[3] for row in rows if len(row) in (4, 5) and row[0].isdecimal()]
     return float(values[-1]) if values else None
 
 

@@ -216,7 +216,7 @@ def parse_fabric(output: Iterable[str]) -> FabricState:
 
 def _netdev(line: str) -> tuple[str, Netdev]:
     name, flags, carrier, speed, mtu, mac = line.split()
-    known = int(speed) if speed.isdigit() and int(speed) > 0 else None
+    known = int(speed) if speed.isdecimal() and int(speed) > 0 else None
     return name, Netdev(bool(int(flags, 16) & 1), carrier == "1", known, int(mtu), mac)
 
 

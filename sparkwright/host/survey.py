@@ -206,7 +206,7 @@ def _gpu(lines: list[str]) -> tuple[str | None, str | None, int | None]:
     """Return name, driver and memory of the largest GPU: by default CUDA takes the fastest."""
     # Without a driver nvidia-smi prints an error to standard output.
     gpus = [line.rsplit(", ", 2) for line in lines if line.count(", ") >= 2]
-    found = [(int(mib) if mib.isdigit() else 0, name, driver) for name, driver, mib in gpus]
+    found = [(int(mib) if mib.isdecimal() else 0, name, driver) for name, driver, mib in gpus]
     if not found:
         return None, None, None
     mib, name, driver = max(found, key=lambda gpu: gpu[0])

@@ -84,7 +84,7 @@ def _keys(value: object) -> dict[str, object]:
 def _compilation(value: object) -> bool:
     keys = _keys(value)
     if not keys:
-        return isinstance(value, int) or str(value).isdigit()
+        return isinstance(value, int) or str(value).isdecimal()
     return keys.keys() <= _COMPILATION and keys.get("backend", "") in ("", "eager", "inductor")
 
 

@@ -142,7 +142,7 @@ def parse_status(output: Iterable[str]) -> Reading:
 def _number(lines: Iterable[str]) -> int | None:
     """Return the one number that a section holds; systemd writes @ before seconds."""
     digits = "".join(lines).removeprefix("@")
-    return int(digits) if digits.isdigit() else None
+    return int(digits) if digits.isdecimal() else None
 
 
 def _contents(text: str) -> tuple[str | None, tuple[str, ...]]:

@@ -165,7 +165,7 @@ def _engine(root: Path) -> Iterator[tuple[str, float]]:
     if "ActiveState" in values:
         yield "spark_engine_active", float(values["ActiveState"] == "active")
         yield "spark_engine_failed", float(values["ActiveState"] == "failed")
-    if values.get("NRestarts", "").isdigit():
+    if values.get("NRestarts", "").isdecimal():
         yield "spark_engine_restarts_total", float(values["NRestarts"])
 
 

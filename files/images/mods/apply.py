@@ -116,7 +116,7 @@ def lasting():
                 pass
         except ChildProcessError:
             pass
-        left = {each.name for each in Path("/proc").iterdir() if each.name.isdigit()}
+        left = {each.name for each in Path("/proc").iterdir() if each.name.isdecimal()}
         left.discard(str(os.getpid()))
         if not left or time.monotonic() > deadline:
             return " and ".join(filter(None, map(command_of, left)))

@@ -86,7 +86,7 @@ class _Values:
             return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
         if kind == "float":
             number = float(re.sub(r"\.(?=[in])", "", text.lower()))
-            if math.isinf(number) and text[-1].isdigit():
+            if math.isinf(number) and text[-1].isdecimal():
                 self.refuse(node, text, "a smaller number, or text in quotes")
             return number
         return {"null": None, "bool": text.startswith(("t", "T"))}.get(kind, text)
