@@ -22,7 +22,7 @@ _WITHDRAW = HOST_FILES / "fabric" / "withdraw.sh"
 
 
 class Announced(HostAnswer):
-    """What a program of files/host/cleanup would do on a Spark, in lines for people.
+    """The plan of a program of files/host/cleanup for a Spark, in lines for people.
 
     Attributes:
         refusal: why it must not run now; "" where it may.

@@ -1,4 +1,4 @@
-"""What both programs ask of a Spark: files, commands, Docker, and the orders of our jobs."""
+"""Readings of a Spark for both programs: files, commands, Docker, and the orders of our jobs."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""An image as Docker saves it: which image it is, and what Docker is told of it here."""
+"""An image as Docker saves it: its identity, and the names and layers that Docker gets here."""
 
 import json
 import re
@@ -73,7 +73,7 @@ def read(texts: Mapping[str, bytes], blobs: Collection[str], wanted: Collection[
 
 
 def bundled(image: Mapping[str, Any]) -> Saved:
-    """Return how Docker is told of an image that a bundle has brought.
+    """Return the names and layers that Docker gets for an image of a bundle.
 
     Args:
         image: `top` and `config`, digests; `layers`, digests from the lowest; `media_type` and

@@ -103,7 +103,7 @@ def in_bundle(folder: Path, blobs: Mapping[str, int]) -> Iterator[Member]:
 def judged(
     reference: str, ids: Collection[str], texts: Mapping[str, bytes], blobs: Collection[str]
 ) -> Saved:
-    """Return what Docker is told of an image that the head has sent.
+    """Return the names and layers that Docker gets for an image that the head has sent.
 
     Raises:
         JobError: It is not the one that the head should have.

@@ -65,8 +65,8 @@ class ImageLoad:
 
         Args:
             members: The files of the archive.
-            judge: Returns what Docker is told of the image, by the archive's texts and the paths of
-                its blobs; raises JobError if it is the wrong one.
+            judge: Returns the names and layers that Docker gets, by the archive's texts and the
+                paths of its blobs; raises JobError if it is the wrong one.
 
         Raises:
             JobError: It is no image or the wrong one, or Docker does not take it.
