@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from sparkwright.common.hardware import HARDWARE
@@ -243,7 +243,3 @@ def _taken(port: int, spark: Spark | None) -> str | None:
             f"{EXPORTER_PORT}, of the node exporter"
         )
     return None
-
-
-def _range(ports: Sequence[int]) -> str:
-    return f"{ports[0]} to {ports[-1]}"

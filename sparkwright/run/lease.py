@@ -43,12 +43,6 @@ def hold_lease() -> None:
         state.add_callback_handler(LeaseKeeper())
 
 
-def lost_lease(run: State) -> str:
-    """Return why a run may not go on; "" while it holds all its leases."""
-    keepers = [each for each in run.callback_handlers if isinstance(each, LeaseKeeper)]
-    return keepers[0].lost if keepers else ""
-
-
 class LeaseKeeper(BaseStateCallback):
     """Holds the lease of each Spark, by a channel of its own that is open as long as the run is.
 

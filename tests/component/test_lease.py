@@ -137,12 +137,15 @@ HERE = Path(__file__).parent
 lease.FOLDER = str(HERE / "run")
 OTHER
 
+def keepers():
+    return [each for each in state.callback_handlers if isinstance(each, keeper.LeaseKeeper)]
+
 @operation()
 def work():
     def wait():
         (HERE / "begun").touch()
         while not (HERE / "end").exists():
-            if keeper.lost_lease(state):
+            if any(each.lost for each in keepers()):
                 (HERE / "lost").touch()
             time.sleep(0.02)
     yield FunctionCommand(wait, (), {})
