@@ -91,7 +91,7 @@ dist: setup
 # What the product installs, here, for the jobs on a Spark, and for the gateway: as CycloneDX, and
 # held against the published advisories, which needs the internet.
 SBOM := .sbom
-SBOM_OF := requirements.lock files/host/weights/requirements.txt files/host/gateway/requirements.txt \
+SBOM_OF := requirements.lock files/host/artifacts/weights/requirements.txt files/host/door/gateway/requirements.txt \
   files/images/community/requirements.txt files/images/sm121-inject/requirements.txt
 $(SBOM)/.ready: requirements-sbom.lock
 	python3 -m venv --clear $(SBOM)

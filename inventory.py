@@ -7,7 +7,7 @@ from pathlib import Path as _Path
 
 _root = _Path(__file__).resolve().parent
 try:
-    from sparkwright.inventory.groups import for_pyinfra as _for_pyinfra
+    from sparkwright.run.inventory.groups import for_pyinfra as _for_pyinfra
 except ImportError:
     raise SystemExit(f"\nfound no project here; expected its root: cd {_root}") from None
 

@@ -3,7 +3,7 @@
 Some of it: pyinfra inventory.py deploys/benchmark.py --data workloads=short,code
 """
 
-from sparkwright.benchmark import deploy as benchmark
+from sparkwright.insight.benchmark import deploy as benchmark
 from sparkwright.run.session import start_session
 
 start_session()

@@ -3,9 +3,9 @@
 It shows what, with bytes, and asks. More of them: --data keep_releases=0
 """
 
-from sparkwright.cleanup import deploy as cleanup
 from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
+from sparkwright.upkeep.cleanup import deploy as cleanup
 
 start_session()
 hold_lease()

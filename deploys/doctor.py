@@ -1,6 +1,6 @@
 """pyinfra inventory.py deploys/doctor.py: why does it not start? Looks, and changes nothing."""
 
-from sparkwright.doctor import deploy as doctor
+from sparkwright.insight.doctor import deploy as doctor
 from sparkwright.run.session import start_session
 
 start_session()

@@ -4,6 +4,6 @@ The exit status is 0 where nothing does, 2 where something does, 1 where a Spark
 For machines: --data json=PATH, or json=-
 """
 
-from sparkwright.drift import deploy as drift
+from sparkwright.insight.drift import deploy as drift
 
 drift.apply()

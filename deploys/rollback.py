@@ -3,9 +3,9 @@
 Of one replica: pyinfra inventory.py deploys/rollback.py --limit REPLICA
 """
 
-from sparkwright.rollback import deploy as rollback
 from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
+from sparkwright.upkeep.rollback import deploy as rollback
 
 start_session()
 hold_lease()

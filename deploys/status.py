@@ -3,6 +3,6 @@
 Again every 5 s, until Ctrl-C: --data watch=5    For machines: --data json=PATH, or json=-
 """
 
-from sparkwright.status import deploy as status
+from sparkwright.insight.status import deploy as status
 
 status.apply()

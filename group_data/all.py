@@ -1,6 +1,6 @@
 """What a site may change. A file `group_data/sparks.py` of your own overrides single values.
 
-Made by `python -m tests.group_data`; the settings are in sparkwright/fleet/settings.py.
+Made by `python -m tests.group_data`; the settings are in sparkwright/declared/fleet/settings.py.
 """
 
 _sudo = True

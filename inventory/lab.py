@@ -2,6 +2,6 @@
 
 from pathlib import Path as _Path
 
-from sparkwright.inventory.groups import for_pyinfra as _for_pyinfra
+from sparkwright.run.inventory.groups import for_pyinfra as _for_pyinfra
 
 globals().update(_for_pyinfra(_Path(__file__).resolve().parents[1], _Path("inventory/lab.yaml")))

@@ -7,23 +7,23 @@ In a deploy of another project, beside operations of its own:
     converge()
 """
 
+from sparkwright.artifacts.image import deploy as image
+from sparkwright.artifacts.jobs import deploy as jobs
+from sparkwright.artifacts.weights import deploy as weights
 from sparkwright.door import deploy as door
 from sparkwright.engine import deploy as engine
-from sparkwright.fabric import deploy as fabric
-from sparkwright.firewall import deploy as firewall
-from sparkwright.host import deploy as host
-from sparkwright.image import deploy as image
-from sparkwright.jobs import deploy as jobs
-from sparkwright.link import deploy as link
-from sparkwright.monitoring import deploy as monitoring
-from sparkwright.preflight import deploy as preflight
-from sparkwright.rollout import deploy as rollout
+from sparkwright.insight.monitoring import deploy as monitoring
+from sparkwright.insight.status.operations import announce
+from sparkwright.machine.firewall import deploy as firewall
+from sparkwright.machine.host import deploy as host
+from sparkwright.machine.preflight import deploy as preflight
+from sparkwright.machine.runtime import deploy as runtime
+from sparkwright.network.fabric import deploy as fabric
+from sparkwright.network.link import deploy as link
 from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
 from sparkwright.run.survey import surveyed
-from sparkwright.runtime import deploy as runtime
-from sparkwright.status.operations import announce
-from sparkwright.weights import deploy as weights
+from sparkwright.upkeep.rollout import deploy as rollout
 
 
 def converge() -> None:
@@ -53,7 +53,7 @@ def prepare(answers: str) -> None:
     This is the first run of a rollout.
 
     Args:
-        answers: path of a file, for `sparkwright.rollout.deploy.intend`.
+        answers: path of a file, for `sparkwright.upkeep.rollout.deploy.intend`.
     """
     start_session()
     hold_lease()

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sparkwright.common.schema import Model
-from sparkwright.fleet.settings import Settings
+from sparkwright.declared.fleet.settings import Settings
 
 FILE = Path(__file__).parents[1] / "group_data" / "all.py"
 _HEAD = '''\
 """What a site may change. A file `group_data/sparks.py` of your own overrides single values.
 
-Made by `python -m tests.group_data`; the settings are in sparkwright/fleet/settings.py.
+Made by `python -m tests.group_data`; the settings are in sparkwright/declared/fleet/settings.py.
 """
 
 _sudo = True

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from sparkwright.common.paths import FILES
-from sparkwright.release.programs import spark_programs
+from sparkwright.plan.release.programs import spark_programs
 
 
 def host_program(subcommand: str, *words: object) -> list[str]:

@@ -10,20 +10,29 @@ import sys
 # Subcommand -> the module whose `command` runs it, and what it is for.
 COMMANDS = {
     "engine": ("host.engine.supervisor", "run the engine of a release, as vllm@RELEASE does"),
-    "switch": ("host.switch.switch", "have another release serve, or take that back"),
+    "switch": ("host.engine.switch.switch", "have another release serve, or take that back"),
     "door": ("host.door.door", "list the engines behind the door, or change which is preferred"),
-    "metrics": ("host.monitoring.metrics", "print the metrics of GPU, engine, memory and door"),
-    "speed": ("host.rollout.speed", "measure the speed of one answer"),
-    "benchmark": ("host.benchmark.measure", "measure the workloads that a run has asked for"),
-    "gpu-proof": ("host.runtime.gpu_proof", "show that a container gets the GPU"),
-    "fetch-weights": ("host.weights.fetch", "fetch and verify a checkpoint"),
-    "link-weights": ("host.weights.link", "begin a checkpoint with what other folders have"),
-    "hand-over": ("host.weights.hand_over", "give a folder of weights another owner"),
-    "check-token": ("host.weights.check_token", "ask the hub whose token this is"),
-    "pull-image": ("host.image.pull", "have Docker pull an image"),
-    "build-image": ("host.image.build", "have Docker build an image"),
-    "copy-image": ("host.image.copy", "copy an image from the other Spark of the pair"),
-    "serve-files": ("host.fabric.file_server", "lend verified files to the other Spark"),
+    "metrics": (
+        "host.insight.monitoring.metrics",
+        "print the metrics of GPU, engine, memory and door",
+    ),
+    "speed": ("host.upkeep.rollout.speed", "measure the speed of one answer"),
+    "benchmark": (
+        "host.insight.benchmark.measure",
+        "measure what a run has asked for",
+    ),
+    "gpu-proof": ("host.machine.runtime.gpu_proof", "show that a container gets the GPU"),
+    "fetch-weights": ("host.artifacts.weights.fetch", "fetch and verify a checkpoint"),
+    "link-weights": (
+        "host.artifacts.weights.link",
+        "begin with what other folders have",
+    ),
+    "hand-over": ("host.artifacts.weights.hand_over", "give a folder of weights another owner"),
+    "check-token": ("host.artifacts.weights.check_token", "ask the hub whose token this is"),
+    "pull-image": ("host.artifacts.image.pull", "have Docker pull an image"),
+    "build-image": ("host.artifacts.image.build", "have Docker build an image"),
+    "copy-image": ("host.artifacts.image.copy", "copy an image from the other Spark of the pair"),
+    "serve-files": ("host.network.fabric.file_server", "lend verified files to the other Spark"),
 }
 
 

@@ -11,7 +11,7 @@ import click
 
 from sparkwright.cli.site import enter_site
 from sparkwright.common.paths import inventory_file
-from sparkwright.release.token import HTTP, HTTPS, NONE, Hub
+from sparkwright.plan.release.token import HTTP, HTTPS, NONE, Hub
 
 
 def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,8 +61,8 @@ def lock(
 
     Example: sparkwright lock --refresh qwen3.6-35b-nvidia
     """
-    from sparkwright.release.ensure import update
-    from sparkwright.release.lock import lock_path
+    from sparkwright.plan.release.ensure import update
+    from sparkwright.plan.release.lock import lock_path
 
     if refresh and adopt:
         raise click.UsageError("found --refresh and --adopt; expected one of them")
@@ -93,7 +93,7 @@ def bundle(folder: Path, apt: tuple[str, ...], hf_endpoint: str | None, hf_token
 
     Example: sparkwright bundle /media/usb/bundle
     """
-    from sparkwright.bundle.command import fill
+    from sparkwright.artifacts.bundle.command import fill
 
     folder = folder.absolute()
     enter_site()
@@ -116,7 +116,7 @@ def monitoring(out: Path) -> None:
     dashboard.
     """
     enter_site()
-    from sparkwright.monitoring.command import write
+    from sparkwright.cli.monitoring import write
 
     click.echo(write(inventory_file(), out))
 
@@ -136,7 +136,7 @@ def openclaw(into: Path | None) -> None:
     Example: sparkwright openclaw --into ~/.openclaw/openclaw.json
     """
     enter_site()
-    from sparkwright.openclaw.command import configuration, put
+    from sparkwright.cli.openclaw import configuration, put
 
     content = configuration(inventory_file())
     click.echo(content if into is None else put(into.expanduser(), content), nl=into is not None)

@@ -13,19 +13,19 @@ from pathlib import Path
 
 import click
 
+from sparkwright.cli.choice import FIRST, offers
+from sparkwright.cli.new_site import inventory_text, login, parse_spark, site_files, write_site
 from sparkwright.cli.site import is_site
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.common.progress import size_text
 from sparkwright.common.schema import nearest
-from sparkwright.fleet.fleet import Spark
-from sparkwright.host.survey import Survey
-from sparkwright.inventory.logins import key_problem
-from sparkwright.preflight.preflight import hardware_of
-from sparkwright.recipe.loader import load_recipe, recipe_names
-from sparkwright.site.choice import FIRST, offers
-from sparkwright.site.site import inventory_text, login, parse_spark, site_files, write_site
+from sparkwright.declared.fleet.fleet import Spark
+from sparkwright.declared.recipe.loader import load_recipe, recipe_names
+from sparkwright.machine.host.survey import Survey
+from sparkwright.machine.preflight.preflight import hardware_of
+from sparkwright.run.inventory.logins import key_problem
 
 # Recipes that are shown to choose from.
 _SHOWN = 4
@@ -135,7 +135,7 @@ def _another(text: str, key: str | None, sparks: Sequence[Spark]) -> Spark:
 def _tried(spark: Spark, asks: bool) -> Survey:
     """Log in to a Spark; ask whether to try again where that does not work."""
     # It starts gevent, which patches the standard library.
-    from sparkwright.site.look import look
+    from sparkwright.cli.look import look
 
     while True:
         click.echo(f"{login(spark)}: ", nl=False)

@@ -9,10 +9,10 @@ import click
 from sparkwright.cli.site import InOrder, enter_site
 from sparkwright.common.command_line import next_line
 from sparkwright.common.paths import inventory_file
+from sparkwright.declared.fleet.file import load_fleet
+from sparkwright.declared.fleet.fleet import Fleet
+from sparkwright.declared.recipe.loader import recipe_names
 from sparkwright.door import keys as door_keys
-from sparkwright.fleet.file import load_fleet
-from sparkwright.fleet.fleet import Fleet
-from sparkwright.recipe.loader import recipe_names
 
 
 @click.group(cls=InOrder)

@@ -14,9 +14,9 @@ from sparkwright.cli.site import enter_site
 from sparkwright.common.errors import PlanError
 from sparkwright.common.paths import inventory_file
 from sparkwright.common.schema import nearest
-from sparkwright.fleet.file import load_fleet
-from sparkwright.fleet.fleet import Fleet, Reached
-from sparkwright.recipe.loader import recipe_names
+from sparkwright.declared.fleet.file import load_fleet
+from sparkwright.declared.fleet.fleet import Fleet, Reached
+from sparkwright.declared.recipe.loader import recipe_names
 from sparkwright.run.lost import password_asked
 
 

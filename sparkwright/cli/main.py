@@ -18,7 +18,7 @@ from sparkwright.cli.recipes import recipes
 from sparkwright.cli.run import LIMIT, YES, option_words, replace_process, run_options, verb
 from sparkwright.cli.site import InOrder, choose_inventory, enter_site
 from sparkwright.common.last_resort import guarded
-from sparkwright.fleet.settings import Settings
+from sparkwright.declared.fleet.settings import Settings
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 _EPILOG = """\b
@@ -166,8 +166,8 @@ def rollout(
 
     Runs: pyinfra, once for each step
     """
-    from sparkwright.rollout.command import roll_out
-    from sparkwright.rollout.runs import Runs
+    from sparkwright.upkeep.rollout.command import roll_out
+    from sparkwright.upkeep.rollout.runs import Runs
 
     enter_site()
     runs = Runs(option_words(options, "limit", "exclude"), option_words(options, "data"))

@@ -12,11 +12,11 @@ import click
 
 from sparkwright.cli.site import enter_site
 from sparkwright.common.terminal import plain_lines
-from sparkwright.recipe.imports import import_recipe, listing
-from sparkwright.recipe.imports import show as shown_import
-from sparkwright.recipe.loader import load_recipe, recipe_file, recipe_names
-from sparkwright.recipe.recipe import Recipe
-from sparkwright.recipe.trust import needs
+from sparkwright.declared.recipe.imports import import_recipe, listing
+from sparkwright.declared.recipe.imports import show as shown_import
+from sparkwright.declared.recipe.loader import load_recipe, recipe_file, recipe_names
+from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.declared.recipe.trust import needs
 
 _WIDTH = 80
 
@@ -96,7 +96,7 @@ def memory(recipe: str, hardware: str | None, sparks: int | None, locked: bool) 
 @click.option("--sparks", type=int, metavar="N", help="How many (default: the least).")
 def command(recipe: str, sparks: int | None) -> None:
     """Print the exact `docker run` and `vllm serve` lines of a recipe."""
-    from sparkwright.release.command import report
+    from sparkwright.plan.release.command import report
 
     _say("\n".join(report(recipe, sparks)))
 
@@ -128,7 +128,7 @@ def _show_memory(
     recipe: str, hardware: str | None = None, sparks: int | None = None, locked: bool = False
 ) -> int:
     """Print the memory plan of a recipe. Returns the exit status: 1 if it does not fit."""
-    from sparkwright.memory.report import show as planned
+    from sparkwright.plan.memory.report import show as planned
 
     text, fits = planned(recipe, hardware, sparks, locked)
     _say(text)

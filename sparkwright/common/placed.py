@@ -190,7 +190,7 @@ def unit_names() -> list[str]:
 
 
 def removal_table(root: str) -> dict[str, Any]:
-    """Return the table as `remove` reads it: files/host/cleanup/remove.py."""
+    """Return the table as `remove` reads it: files/host/upkeep/cleanup/remove.py."""
     return {
         "root": root,
         "systemd": SYSTEMD,

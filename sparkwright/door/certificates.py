@@ -17,10 +17,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import content_of, write_file
+from sparkwright.declared.fleet.fleet import Fleet
+from sparkwright.declared.fleet.setting_values import is_address, is_host
+from sparkwright.declared.fleet.settings import Settings
 from sparkwright.door.authority import is_due, new_authority, private_pem, signable, signed
-from sparkwright.fleet.fleet import Fleet
-from sparkwright.fleet.setting_values import is_address, is_host
-from sparkwright.fleet.settings import Settings
 
 _KEYS, _PUBLIC = "ca.pem", "ca.crt"
 # A run warns this long before the end: Let's Encrypt renews 30 days before.

@@ -11,6 +11,8 @@ from sparkwright.common.operations import is_dry_run
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import folder, seat_folders
 from sparkwright.common.render import unit_file
+from sparkwright.declared.fleet.fleet import Fleet
+from sparkwright.declared.fleet.settings import Settings
 from sparkwright.door.door import SEAT_UNIT, UNIT, DoorPlan
 from sparkwright.door.key import GATEWAY, Key
 from sparkwright.door.keys import (
@@ -25,9 +27,7 @@ from sparkwright.door.keys import (
 from sparkwright.door.keys_file import OWNER, new_secret
 from sparkwright.door.operations import door, no_door
 from sparkwright.door.state import IssuedToDoors
-from sparkwright.fleet.fleet import Fleet
-from sparkwright.fleet.settings import Settings
-from sparkwright.release.programs import program_files
+from sparkwright.plan.release.programs import program_files
 from sparkwright.run.every_spark import of_every_spark
 from sparkwright.run.spark import fleet_of
 from sparkwright.run.target import Target, bad_input, seats, target

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from sparkwright.common.placed import SOCKETS, seat_of
 from sparkwright.common.render import render
+from sparkwright.declared.fleet.settings import Settings
 from sparkwright.door.key import Key
-from sparkwright.fleet.settings import Settings
 
 if TYPE_CHECKING:
     from sparkwright.door.certificates import Certificate

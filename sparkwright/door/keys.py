@@ -11,12 +11,12 @@ from pathlib import Path
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import parse
+from sparkwright.declared.fleet.file import load_fleet
+from sparkwright.declared.fleet.fleet import Fleet
+from sparkwright.declared.fleet.keys_command import keys_said
+from sparkwright.declared.recipe.loader import recipe_names
 from sparkwright.door.key import GATEWAY, Key, check_keys, parse_keys
-from sparkwright.door.keys_command import keys_said
 from sparkwright.door.keys_file import OWNER, make_file, new_secret, read_file, write_keys
-from sparkwright.fleet.file import load_fleet
-from sparkwright.fleet.fleet import Fleet
-from sparkwright.recipe.loader import recipe_names
 
 
 def keys_path(fleet: Path) -> Path:
@@ -61,7 +61,7 @@ def _all_keys(fleet: Fleet) -> list[Key]:
                 f"of them: remove {path} once its keys are in the store that keys_command reads, "
                 "or remove keys_command"
             )
-        text = keys_said(fleet.keys_command, source)
+        text = keys_said(fleet)
         return parse_keys(text, f"{source}: its output", fleet.replicas)
     if (keys := read_file(path, fleet.replicas)) is None:
         raise PlanError(

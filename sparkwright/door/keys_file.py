@@ -8,12 +8,11 @@ from pathlib import Path
 from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import read_text, unwritable, write_file, written
+from sparkwright.declared.fleet.keys_command import MOST
 from sparkwright.door.key import Key, parse_keys
 
 # The name of the first key.
 OWNER = "owner"
-# Bytes of a file: a thousand keys have a tenth of it.
-MOST = 1 << 20
 _HEAD = """\
 # API keys of this fleet. Without `places` (replicas, gateway, metrics) a key opens every door and
 # the gateway; `until` is the last day on which it does. The first key that opens everything is the

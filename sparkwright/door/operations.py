@@ -14,8 +14,8 @@ from sparkwright.common.operations import differs, failing, foresee, notice, uni
 from sparkwright.common.placed import SYSTEMD
 from sparkwright.door.door import UNIT, DoorPlan, door_unit, mark
 from sparkwright.door.state import DoorState, DoorStates
-from sparkwright.host.operations.files import file_states, managed_files
-from sparkwright.host.operations.packages import install
+from sparkwright.machine.host.operations.files import file_states, managed_files
+from sparkwright.machine.host.operations.packages import install
 
 _PACKAGE = "haproxy"
 # Mode and SHA-256 of a file; None where it is absent.

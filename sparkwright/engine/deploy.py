@@ -9,14 +9,17 @@ from sparkwright.engine.operations.power import started, stopped, vacated
 from sparkwright.engine.operations.release import programs_and_release
 from sparkwright.engine.operations.serve import idle, serving
 from sparkwright.engine.switch import SwitchSettings
-from sparkwright.host.operations.services import guarded
-from sparkwright.memory.plan import load_of
-from sparkwright.release.guard import guard_files
-from sparkwright.release.programs import program_files
-from sparkwright.release.release import PROGRAM, Release
+from sparkwright.machine.host.operations.services import guarded
+from sparkwright.plan.memory.plan import load_of
+from sparkwright.plan.release.guard import guard_files
+from sparkwright.plan.release.programs import program_files
+from sparkwright.plan.release.release import PROGRAM, Release
 from sparkwright.run.target import Target, seats, target
 
-_UNITS = [HOST_FILES / "engine" / "vllm@.service", HOST_FILES / "switch" / "switch@.service"]
+_UNITS = [
+    HOST_FILES / "engine" / "vllm@.service",
+    HOST_FILES / "engine" / "switch" / "switch@.service",
+]
 
 
 @deploy("Engine")

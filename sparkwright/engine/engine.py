@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from sparkwright.common.difference import Difference
 from sparkwright.common.host_output import MARK, Sections, read_json, sections
 from sparkwright.common.placed import SYSTEMD, seat_of, socket_folder
+from sparkwright.declared.recipe import questions
+from sparkwright.declared.recipe.recipe import Answers
 from sparkwright.engine.metrics import ask
-from sparkwright.recipe import questions
-from sparkwright.recipe.recipe import Answers
 
 # Which releases are for the second seat of a Spark, and which: a line of unit.json each.
 _SEAT = re.compile(r"""([^/]+)/unit\.json: +"seat": "([A-Za-z0-9_.-]+)",?""")
 
 _PROPERTIES = "Id,ActiveState,NRestarts,NeedDaemonReload,Job,StatusText"
 _AT_WORK = "active,activating,deactivating"
-# The unit by which a head offers files to its worker: files/host/fabric/fabric-share.socket.
+# The unit by which a head offers files to its worker.
 SHARE = "fabric-share.socket"
 
 # A loaded engine answers one token in well under a second; under full load it queues.

@@ -8,9 +8,9 @@ from sparkwright.common.facts import HostFact
 from sparkwright.common.host_output import read_json
 from sparkwright.common.schema import NAME
 from sparkwright.common.terminal import LINE
+from sparkwright.declared.recipe.recipe import Answers
 from sparkwright.engine.engine import EngineState, engine_script, parse_engines, state_script
 from sparkwright.engine.switch import MEMORY_SCRIPT, MemoryState, SwitchReport, parse_memory
-from sparkwright.recipe.recipe import Answers
 
 # The last line of journalctl --show-cursor.
 _CURSOR = re.compile(r"-- cursor: ([A-Za-z0-9_=;]{1,500})")

@@ -12,9 +12,9 @@ from pydantic import Field
 
 from sparkwright.common.hardware import GIB, Hardware
 from sparkwright.common.host_output import MARK, HostAnswer, sections
-from sparkwright.host.kernel import HANDOVER, handover
-from sparkwright.memory.check import LEAST
-from sparkwright.memory.plan import CONTEXT, HOST, Load, plan_memory
+from sparkwright.machine.host.kernel import HANDOVER, handover
+from sparkwright.plan.memory.check import LEAST
+from sparkwright.plan.memory.plan import CONTEXT, HOST, Load, plan_memory
 
 # Bytes that an engine of the lab takes beside its KV cache: 3.0 GB were measured with a tiny model
 # on vLLM's CPU build and 1 GiB of cache; and the bytes that must stay free on its shared machine.
@@ -69,7 +69,7 @@ class SwitchSettings:
 
 
 class SwitchReport(HostAnswer):
-    """The report of a switch by its program: files/host/switch/report.py.
+    """The report of a switch by its program: files/host/engine/switch/report.py.
 
     Attributes:
         previous: the release that served before; None if none did.

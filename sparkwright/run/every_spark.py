@@ -7,8 +7,8 @@ from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.common.facts import HostFact
 from sparkwright.common.operations import spark_name, uses_sudo
-from sparkwright.fleet.settings import settings_of
-from sparkwright.release.served import Served, parse_served, served_script
+from sparkwright.declared.fleet.settings import settings_of
+from sparkwright.plan.release.served import Served, parse_served, served_script
 from sparkwright.run.sudo import check_sudo
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import why_unwritable
 from sparkwright.common.schema import Model, as_python, nearest, parse
-from sparkwright.recipe.workloads import WORKLOADS
+from sparkwright.declared.recipe.workloads import WORKLOADS
 
 _WEIGHTS = f"verify, or remove with {next_line('remove')}"
 

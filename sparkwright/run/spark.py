@@ -10,19 +10,19 @@ from typing import Any, Self
 
 from sparkwright.common.hardware import HARDWARE, Hardware
 from sparkwright.common.placed import place_of
-from sparkwright.fleet.fabric_plan import FabricPlan, fabric_plan
-from sparkwright.fleet.file import load_fleet
-from sparkwright.fleet.fleet import Fleet
-from sparkwright.fleet.settings import Settings, settings_of
-from sparkwright.memory.plan import load_of
-from sparkwright.memory.sharing import sized
-from sparkwright.recipe.engine_log import at_level
-from sparkwright.recipe.loader import load_recipe, recipe_names
-from sparkwright.recipe.media import from_domains
-from sparkwright.recipe.recipe import Recipe
-from sparkwright.release.bundle import Bundle, read_bundle
-from sparkwright.release.lock import Lock
-from sparkwright.release.release import Ranks, Release, make_release
+from sparkwright.declared.fleet.fabric_plan import FabricPlan, fabric_plan
+from sparkwright.declared.fleet.file import load_fleet
+from sparkwright.declared.fleet.fleet import Fleet
+from sparkwright.declared.fleet.settings import Settings, settings_of
+from sparkwright.declared.recipe.engine_log import at_level
+from sparkwright.declared.recipe.loader import load_recipe, recipe_names
+from sparkwright.declared.recipe.media import from_domains
+from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.plan.memory.plan import load_of
+from sparkwright.plan.memory.sharing import sized
+from sparkwright.plan.release.bundle import Bundle, read_bundle
+from sparkwright.plan.release.lock import Lock
+from sparkwright.plan.release.release import Ranks, Release, make_release
 from sparkwright.run.options import RunOptions, options_of
 
 

@@ -15,11 +15,11 @@ from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.operations import is_dry_run
-from sparkwright.release.ensure import ensure_lock
-from sparkwright.release.lock import Lock
-from sparkwright.release.release import Release
-from sparkwright.release.served import lost_pins
-from sparkwright.release.token import NONE, own_token, token_for
+from sparkwright.plan.release.ensure import ensure_lock
+from sparkwright.plan.release.lock import Lock
+from sparkwright.plan.release.release import Release
+from sparkwright.plan.release.served import lost_pins
+from sparkwright.plan.release.token import NONE, own_token, token_for
 from sparkwright.run import spark as plan
 from sparkwright.run.every_spark import ServedRelease, of_every_spark
 

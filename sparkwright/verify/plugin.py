@@ -18,10 +18,10 @@ from sparkwright.common.errors import PlanError
 from sparkwright.common.last_resort import INTERRUPTED, end_soon, explain
 from sparkwright.common.placed import socket_folder
 from sparkwright.common.terminal import plain
+from sparkwright.declared.fleet.fabric_plan import FabricPlan
 from sparkwright.engine.metrics import ask as ask_engine
-from sparkwright.fleet.fabric_plan import FabricPlan
-from sparkwright.release.lock import Lock, lock_path, read_lock
-from sparkwright.release.release import Release
+from sparkwright.plan.release.lock import Lock, lock_path, read_lock
+from sparkwright.plan.release.release import Release
 from sparkwright.run.spark import SparkTarget
 from sparkwright.verify.serving import Client, address_of, client_of, unready
 from sparkwright.verify.sparks import (

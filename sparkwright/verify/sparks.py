@@ -15,9 +15,9 @@ from testinfra.host import Host
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.terminal import plain
-from sparkwright.fleet.group_data import checked_group_data, data_of_spark
-from sparkwright.inventory.groups import groups_of_python
-from sparkwright.inventory.selection import choose_replicas, selected
+from sparkwright.declared.fleet.group_data import checked_group_data, data_of_spark
+from sparkwright.run.inventory.groups import groups_of_python
+from sparkwright.run.inventory.selection import choose_replicas, selected
 from sparkwright.run.spark import SparkTarget, fleet_of
 
 Data = dict[str, Any]
@@ -60,7 +60,7 @@ def load(inventory: str, limit: Sequence[str] = ()) -> dict[str, Data]:
     if not groups:
         raise PlanError(
             f"{inventory}: found no Spark in it; expected an inventory that calls "
-            "sparkwright.inventory.groups.for_pyinfra"
+            "sparkwright.run.inventory.groups.for_pyinfra"
         )
     choose_replicas(groups, limit)
     chosen = [name for name, _ in selected(groups, limit, ())]

@@ -9,7 +9,7 @@ from testinfra.host import Host
 
 from sparkwright.common.placed import SOCKET, socket_folder
 from sparkwright.door.certificates import authority_file
-from sparkwright.release.release import Release
+from sparkwright.plan.release.release import Release
 from sparkwright.run.spark import SparkTarget
 from sparkwright.verify.plugin import Proved
 from sparkwright.verify.serving import Client

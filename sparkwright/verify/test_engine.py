@@ -8,10 +8,10 @@ import pytest
 from testinfra.host import Host
 
 from sparkwright.common.placed import user_of
-from sparkwright.release.command import image_id
-from sparkwright.release.container import CONTAINER_OPTIONS
-from sparkwright.release.lock import Lock
-from sparkwright.release.release import Release
+from sparkwright.plan.release.command import image_id
+from sparkwright.plan.release.container import CONTAINER_OPTIONS
+from sparkwright.plan.release.lock import Lock
+from sparkwright.plan.release.release import Release
 from sparkwright.run.spark import SparkTarget
 from sparkwright.verify.plugin import Api, Proved
 from sparkwright.verify.sparks import Data

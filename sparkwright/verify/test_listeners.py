@@ -3,7 +3,7 @@
 import pytest
 from testinfra.host import Host
 
-from sparkwright.doctor.listeners import (
+from sparkwright.insight.doctor.listeners import (
     Listening,
     judged,
     listeners_script,
@@ -11,8 +11,8 @@ from sparkwright.doctor.listeners import (
     parse_listeners,
     unguarded,
 )
-from sparkwright.release.guard import slice_of
-from sparkwright.release.release import Release
+from sparkwright.plan.release.guard import slice_of
+from sparkwright.plan.release.release import Release
 from sparkwright.run.spark import SparkTarget
 from sparkwright.verify.plugin import Proved
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from testinfra.host import Host
 
-from sparkwright.fleet.fabric_plan import FabricPlan
-from sparkwright.release.release import Release
+from sparkwright.declared.fleet.fabric_plan import FabricPlan
+from sparkwright.plan.release.release import Release
 from sparkwright.run.spark import SparkTarget
 from sparkwright.verify import likelihood
 from sparkwright.verify.plugin import Api, Proved

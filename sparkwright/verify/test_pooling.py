@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from sparkwright.release.release import Release
+from sparkwright.plan.release.release import Release
 from sparkwright.verify.plugin import Api, Proved
 from sparkwright.verify.serving import Client
 from sparkwright.verify.sparks import Data

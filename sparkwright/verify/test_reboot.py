@@ -5,8 +5,8 @@ import time
 import pytest
 from testinfra.host import Host
 
-from sparkwright.recipe import questions
-from sparkwright.release.release import Release
+from sparkwright.declared.recipe import questions
+from sparkwright.plan.release.release import Release
 from sparkwright.verify.plugin import Api, Proved
 from sparkwright.verify.sparks import Data
 

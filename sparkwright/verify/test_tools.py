@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sparkwright.release.release import Release
+from sparkwright.plan.release.release import Release
 from sparkwright.verify import tools
 from sparkwright.verify.plugin import Api, Proved
 from sparkwright.verify.sparks import Data

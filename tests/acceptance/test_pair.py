@@ -9,7 +9,7 @@ import pytest
 
 from host.common import probe
 from sparkwright.common.ports import MASTER_PORT
-from sparkwright.release.lock import lock_path, read_lock
+from sparkwright.plan.release.lock import lock_path, read_lock
 from tests.driver.client import PORT
 from tests.driver.confined import Confinement, confinement
 from tests.driver.declared import replica

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from host.image.build import Build
+from host.artifacts.image.build import Build
 from sparkwright.common.progress import JobProgress, Meter, parse_progress
 from tests.clock import patience
 from tests.makers.docker import Docker, image_files, serving_docker
@@ -22,7 +22,7 @@ IMAGE = "sparkwright/lab-inject:555555555555"
 BASE = f"example.org/vllm@sha256:{'7' * 64}"
 PROGRAM = """
 import pathlib, sys
-from host.image import build, docker_socket
+from host.artifacts.image import build, docker_socket
 docker_socket.SOCKET = pathlib.Path(sys.argv.pop(1))
 build.command()
 """

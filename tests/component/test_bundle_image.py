@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.bundle.downloads import fetch_image, fetch_part
+from sparkwright.artifacts.bundle.downloads import fetch_image, fetch_part
 from sparkwright.common.errors import PlanError
-from sparkwright.release.registry import RegistryImage
-from sparkwright.release.web import WebClient
+from sparkwright.plan.release.registry import RegistryImage
+from sparkwright.plan.release.web import WebClient
 from tests.makers.registry import (
     BLOBS,
     IMAGES,
@@ -70,6 +70,6 @@ def test_a_part_that_was_cut_off_goes_on_and_is_not_asked_for_again(
 def test_one_that_the_registry_lacks(
     image: RegistryImage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sparkwright.bundle.downloads._DELAYS", (0.01,))
+    monkeypatch.setattr("sparkwright.artifacts.bundle.downloads._DELAYS", (0.01,))
     with pytest.raises(PlanError, match=r"HTTP status 404 .* run again, which goes on"):
         list(fetch_part(image, digest(b"another"), 7, tmp_path / "layer"))

@@ -20,11 +20,11 @@ DEPLOY = """
 from pathlib import Path
 from types import SimpleNamespace
 from pyinfra import host
-from sparkwright.preflight import deploy as preflight
-from sparkwright.preflight.deploy import HostSurvey
+from sparkwright.machine.preflight import deploy as preflight
+from sparkwright.machine.preflight.deploy import HostSurvey
 from sparkwright.common.errors import Finding
 from sparkwright.common.hardware import HARDWARE
-from sparkwright.preflight.preflight import Requirements
+from sparkwright.machine.preflight.preflight import Requirements
 from sparkwright.run.session import start_session
 
 HostSurvey.command = lambda *_, **__: "true"
@@ -100,7 +100,7 @@ def test_it_goes_on_where_all_are_fit(tmp_path: Path, options: list[str]) -> Non
 BLOCKED = """
 from pathlib import Path
 from sparkwright.run import session
-from sparkwright.host.operations.files import managed_files
+from sparkwright.machine.host.operations.files import managed_files
 from sparkwright.common.files import Directory
 
 HERE = Path(__file__).resolve().parent

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from sparkwright.memory import known_checkpoints
-from sparkwright.memory.known_checkpoints import checkpoint_data
-from sparkwright.release.model_config import shape_of
-from sparkwright.release.resolve import resolve_checkpoint
+from sparkwright.plan.memory import known_checkpoints
+from sparkwright.plan.memory.known_checkpoints import checkpoint_data
+from sparkwright.plan.release.model_config import shape_of
+from sparkwright.plan.release.resolve import resolve_checkpoint
 from tests.component.servers import serving
 from tests.lab.hub import add_commit, stats
 from tests.lab.hub.server import Hub

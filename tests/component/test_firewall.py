@@ -63,8 +63,8 @@ def inside(tmp_path):
 PRELUDE = """
 import json, subprocess, sys
 from pathlib import Path
-from sparkwright.firewall.deploy import firewall
-from sparkwright.firewall.firewall import fabric_rules, port_rules
+from sparkwright.machine.firewall.deploy import firewall
+from sparkwright.machine.firewall.firewall import fabric_rules, port_rules
 from tests.unit.driven import this_machine
 from tests.makers.fabric import PLAN
 
@@ -166,7 +166,7 @@ def test_its_state_is_what_ufw_says(inside):
     """Off, off with a rule, on; then lost but on at boot, and lost for IPv6 alone."""
     found = inside(
         """
-from sparkwright.firewall.firewall import firewall_script, parse_firewall
+from sparkwright.machine.firewall.firewall import firewall_script, parse_firewall
 
 def look():
     state = parse_firewall(sh(firewall_script(root)).splitlines())

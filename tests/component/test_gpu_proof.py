@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.release.container import CONTAINER_OPTIONS
-from sparkwright.runtime.deploy import gpu_in_container
+from sparkwright.machine.runtime.deploy import gpu_in_container
+from sparkwright.plan.release.container import CONTAINER_OPTIONS
 from tests.programs import script
 from tests.unit.driven import Driven, this_machine
 
-PROGRAM = Path(__file__).parents[2] / "files/host/runtime/gpu_proof.py"
+PROGRAM = Path(__file__).parents[2] / "files/host/machine/runtime/gpu_proof.py"
 _CUDA = ".globl cuInit\n.type cuInit, %function\ncuInit:\n{}\nret\n"
 _CUDA += '.section .note.GNU-stack, "", %progbits\n'
 
@@ -96,7 +96,7 @@ def spark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> Spark:
     # Python of the system, as on a Spark.
-    monkeypatch.setattr("sparkwright.runtime.deploy.FIRST_USER", "nobody")
+    monkeypatch.setattr("sparkwright.machine.runtime.deploy.FIRST_USER", "nobody")
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/sbin:/usr/bin:/sbin:/bin")
     caplog.set_level("INFO")
     return Spark(tmp_path)

@@ -20,12 +20,12 @@ import pytest
 from pyinfra.api import operation
 from pyinfra.api.command import PyinfraCommand
 
-from sparkwright.bundle.packages import download_packages
+from sparkwright.artifacts.bundle.packages import download_packages
 from sparkwright.common import placed
-from sparkwright.host import packages as plan
-from sparkwright.host.operations import packages
-from sparkwright.host.operations.packages import install
-from sparkwright.host.packages import install_script, parse_attempt
+from sparkwright.machine.host import packages as plan
+from sparkwright.machine.host.operations import packages
+from sparkwright.machine.host.operations.packages import install
+from sparkwright.machine.host.packages import install_script, parse_attempt
 from tests.lab import apt
 from tests.programs import script
 from tests.unit.driven import Driven, this_machine

@@ -75,7 +75,7 @@ BOTH = [sparkwright("apply"), pyinfra("deploys/spark.py")]
         ("plan", "pyinfra_cli"),
         ("plan", "pyinfra_cli.cli"),
         ("deploys/spark.py", "pyinfra_cli.cli"),
-        ("recipes list", "sparkwright.recipe.loader"),
+        ("recipes list", "sparkwright.declared.recipe.loader"),
         ("keys list", "sparkwright.door.keys"),
         ("verify", "pytest"),
         ("verify", "sparkwright.verify.plugin"),
@@ -94,7 +94,7 @@ def test_while_a_command_is_imported(
 @pytest.mark.parametrize("words", BOTH)
 @pytest.mark.parametrize(
     ("changes", "module"),
-    [({}, "sparkwright.inventory.groups"), ({"more": KEYS}, ""), ({"where": "fact"}, "")],
+    [({}, "sparkwright.run.inventory.groups"), ({"more": KEYS}, ""), ({"where": "fact"}, "")],
     ids=["inventory", "keys", "plan"],
 )
 def test_while_it_reads_and_plans(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.fleet.settings import Settings
+from sparkwright.declared.fleet.settings import Settings
 from sparkwright.run.options import OPTIONS
 from tests import forked
 

@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.link.identity import Identity, identity_script, new_identity_script, parse_identity
+from sparkwright.network.link.identity import (
+    Identity,
+    identity_script,
+    new_identity_script,
+    parse_identity,
+)
 
 PAIR = ("spark-a", "spark-b")
 

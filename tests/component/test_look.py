@@ -12,9 +12,9 @@ from pyinfra.api import HiddenValue, StringCommand, operation
 from sparkwright.common.difference import line
 from sparkwright.common.files import ManagedFile
 from sparkwright.common.operations import differs, failing, is_looking, look, notice
-from sparkwright.host.operations.files import managed_files
-from sparkwright.host.operations.secrets import secret_file
-from sparkwright.host.operations.services import sysctl
+from sparkwright.machine.host.operations.files import managed_files
+from sparkwright.machine.host.operations.secrets import secret_file
+from sparkwright.machine.host.operations.services import sysctl
 from tests import forked
 from tests.programs import script
 from tests.unit.driven import fake_host, this_machine
@@ -92,7 +92,7 @@ def test_operations_tell_what_they_compare(tmp_path: Path) -> None:
 INVENTORY = """
 from pyinfra import state
 
-# As sparkwright/inventory/groups.py does it for looks.
+# As sparkwright/run/inventory/groups.py does it for looks.
 state.should_raise_failed_hosts = lambda _: False
 _data = {"_sudo": False, "root": ROOT, "fleet": FLEET, "hardware": "lab", "api_key": None}
 _data |= {"replica": None, "recipe": RECIPE, "ranks": None, "rank": None, "port": None}

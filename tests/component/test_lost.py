@@ -19,7 +19,7 @@ def _spark(name, port):
     }
 
 hosts = [_spark(*each) for each in PORTS]
-# As inventory.py has it: sparkwright/inventory/groups.py.
+# As inventory.py has it: sparkwright/run/inventory/groups.py.
 from pyinfra import state as _state
 from sparkwright.run.failures import expect_failures as _expect_failures
 _expect_failures(_state)

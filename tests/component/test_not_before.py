@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.recipe.loader import load_recipe
-from sparkwright.recipe.recipe import Checkpoint, Recipe
-from sparkwright.release.ensure import ensure_lock, resolve
-from sparkwright.release.lock import ImageLock, Lock, lock_path, write_lock
+from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.declared.recipe.recipe import Checkpoint, Recipe
+from sparkwright.plan.release.ensure import ensure_lock, resolve
+from sparkwright.plan.release.lock import ImageLock, Lock, lock_path, write_lock
 from tests.component.servers import serving
 from tests.lab.hub import add_commit
 from tests.lab.hub.server import Hub
@@ -92,7 +92,8 @@ def test_one_that_the_lock_has_already_is_refused_until_a_refresh(
     again = Lock(checkpoints=old.checkpoints)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "sparkwright.release.resolve.resolve_image", lambda *_: known.images[wanted.base_image]
+            "sparkwright.plan.release.resolve.resolve_image",
+            lambda *_: known.images[wanted.base_image],
         )
         new = resolve(again, [wanted], hub, None, refresh=True)
     assert new.checkpoints[f"{REPO}@main"].commit == newer

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from sparkwright.cli.new_site import inventory_text, parse_spark, site_files, write_site
 from sparkwright.common.errors import PlanError
-from sparkwright.recipe.imports import import_recipe
-from sparkwright.recipe.published import git, sources
-from sparkwright.site.site import inventory_text, parse_spark, site_files, write_site
+from sparkwright.declared.recipe.imports import import_recipe
+from sparkwright.declared.recipe.published import git, sources
 from tests.clock import patience
 from tests.component.repository import FILES, RECIPE, Repository
 

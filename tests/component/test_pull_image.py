@@ -20,7 +20,7 @@ from tests.programs import changed_program
 IMAGE = f"example.org/vllm@sha256:{'5' * 64}"
 PROGRAM = """
 import pathlib, sys
-from host.image import docker_socket, pull
+from host.artifacts.image import docker_socket, pull
 docker_socket.SOCKET, pull.DELAYS = pathlib.Path(sys.argv.pop(1)), (0.05, 0.05)
 pull.command()
 """
@@ -215,7 +215,7 @@ def test_gives_up_after_some_tries(docker: Docker) -> None:
 
 
 def test_phases(docker: Docker, monkeypatch: pytest.MonkeyPatch) -> None:
-    from host.image.pull import Pull
+    from host.artifacts.image.pull import Pull
 
     pull = Pull(1200)
     seen = []

@@ -23,10 +23,10 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from sparkwright.common.errors import PlanError
-from sparkwright.release.registry import RegistryImage
-from sparkwright.release.registry_login import login_of
-from sparkwright.release.resolve import resolve_image
-from sparkwright.release.web import WebClient
+from sparkwright.plan.release.registry import RegistryImage
+from sparkwright.plan.release.registry_login import login_of
+from sparkwright.plan.release.resolve import resolve_image
+from sparkwright.plan.release.web import WebClient
 from tests.component.servers import QuietHandler, serving
 from tests.lab import oci, registry
 from tests.lab.registry import PASSWORD, USER
@@ -172,7 +172,7 @@ class TestHelper:
         helper("pass", f"exec 2>/dev/null; {script}")
         docker.write_text('{"credsStore": "pass"}')
         if "sleep" in script:
-            monkeypatch.setattr("sparkwright.release.registry_login._PATIENCE", 0.2)
+            monkeypatch.setattr("sparkwright.plan.release.registry_login._PATIENCE", 0.2)
         with pytest.raises(PlanError) as caught:
             login_of("a.io")
         assert f"{docker}: docker-credential-pass: {expected}" in str(caught.value)

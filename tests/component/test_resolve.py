@@ -12,10 +12,10 @@ import pytest
 from huggingface_hub import constants
 
 from sparkwright.common.errors import PlanError
-from sparkwright.release.lock import LockedFile
-from sparkwright.release.model_config import shape_of
-from sparkwright.release.needed_files import Choice
-from sparkwright.release.resolve import resolve_checkpoint, resolve_image
+from sparkwright.plan.release.lock import LockedFile
+from sparkwright.plan.release.model_config import shape_of
+from sparkwright.plan.release.needed_files import Choice
+from sparkwright.plan.release.resolve import resolve_checkpoint, resolve_image
 from tests.component.servers import forwarding, free_port, serving
 from tests.lab.hub import TOKENS, add_commit
 from tests.lab.hub.server import Hub

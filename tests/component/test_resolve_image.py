@@ -13,8 +13,8 @@ import requests
 from requests import Session
 
 from sparkwright.common.errors import PlanError
-from sparkwright.release.resolve import resolve_image
-from sparkwright.release.web import WebClient
+from sparkwright.plan.release.resolve import resolve_image
+from sparkwright.plan.release.web import WebClient
 from tests.component.servers import QuietHandler, forwarding, free_port, serving
 from tests.makers.registry import INDEX, SINGLE, digest, locked, only_loopback, registry
 

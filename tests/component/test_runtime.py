@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.runtime import deploy as runtime
-from sparkwright.runtime.deploy import keep_previous
+from sparkwright.machine.runtime import deploy as runtime
+from sparkwright.machine.runtime.deploy import keep_previous
 from tests.component.servers import fill, small_disk
 
 

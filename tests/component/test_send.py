@@ -9,9 +9,9 @@ import pytest
 from paramiko import Channel
 from pyinfra.api import operation
 
-from sparkwright.bundle import operations
-from sparkwright.bundle.operations import send
-from sparkwright.release.bundle import Bundle, read_bundle
+from sparkwright.artifacts.bundle import operations
+from sparkwright.machine.host.operations.bundle import send
+from sparkwright.plan.release.bundle import Bundle, read_bundle
 from tests.component.servers import until
 from tests.component.sshd import Machine, machines
 from tests.unit.driven import Driven, this_machine

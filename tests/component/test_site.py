@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.fleet.fleet import Spark
-from sparkwright.site.site import inventory_text, site_files, write_site
+from sparkwright.cli.new_site import inventory_text, site_files, write_site
+from sparkwright.declared.fleet.fleet import Spark
 from tests import forked
 from tests.clock import patience
 

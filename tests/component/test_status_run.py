@@ -66,9 +66,9 @@ sparks = [("@local", {"root": ROOT, **_chat}), ("spark-b", {"root": ROOT, **_gon
 _silent = {**_gone, "root": ROOT, "ssh_port": SILENT}
 sparks += [(f"silent{n}", {**_silent, "spark": f"silent{n}"}) for n in range(SPARKS - 2)]
 sparks = sparks[:SPARKS]
-# As sparkwright/inventory/groups.py does it for the status.
+# As sparkwright/run/inventory/groups.py does it for the status.
 config.PARALLEL = len(sparks)
-_expect_silence(state, sparks, "sparkwright.status.deploy")
+_expect_silence(state, sparks, "sparkwright.insight.status.deploy")
 """
 
 

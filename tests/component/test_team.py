@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sparkwright.door.keys import keys_path
-from sparkwright.release.lock import lock_path, read_lock
+from sparkwright.plan.release.lock import lock_path, read_lock
 from tests.component import command_line
 from tests.makers.release import COMMIT, DIGEST
 
@@ -41,8 +41,8 @@ sparks = [_spark("a", "chat"), _spark("b", "code")]
 DEPLOY = """
 from pyinfra.operations import server
 from sparkwright.door.deploy import run_keys
-from sparkwright.release import resolve
-from sparkwright.release.lock import CheckpointLock, ImageLock, LockedFile
+from sparkwright.plan.release import resolve
+from sparkwright.plan.release.lock import CheckpointLock, ImageLock, LockedFile
 from sparkwright.run.session import start_session
 from sparkwright.run.spark import fleet_of
 from sparkwright.run.target import bad_input, target

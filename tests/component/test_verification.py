@@ -19,7 +19,7 @@ from tests.programs import script
 PROJECT = Path(__file__).parents[2]
 INVENTORY = """\
 from pathlib import Path
-from sparkwright.inventory.groups import for_pyinfra
+from sparkwright.run.inventory.groups import for_pyinfra
 globals().update(for_pyinfra(Path(__file__).resolve().parent, Path("sparks.yaml")))
 web = ["web.example.org"]
 """
@@ -104,7 +104,7 @@ def test_an_inventory_without_a_spark(run: Pytest, folder: Path) -> None:
     (folder / "web.py").write_text('web = ["web.example.org"]\n')
     assert refused(run, "--inventory", "web.py") == (
         "web.py: found no Spark in it; expected an inventory that calls "
-        "sparkwright.inventory.groups.for_pyinfra"
+        "sparkwright.run.inventory.groups.for_pyinfra"
     )
 
 

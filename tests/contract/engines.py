@@ -16,8 +16,8 @@ from requests import adapters
 from urllib3 import HTTPConnectionPool, connection
 
 from host.common.seat import SOCKETS, engine_address
-from sparkwright.recipe.loader import load_recipe
-from sparkwright.release.command import Place, environment, serve_arguments
+from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.plan.release.command import Place, environment, serve_arguments
 from tests.lab import registry, tiny_model, tiny_texts
 from tests.lab.engine_image import ENVIRONMENT, Engine
 from tests.lab.state import wait_for

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from sparkwright.recipe.loader import load_recipe
+from sparkwright.declared.recipe.loader import load_recipe
 from tests.contract import engines
 from tests.lab import registry
 from tests.lab.engine_image import ENVIRONMENT, STAND_IN, Engine

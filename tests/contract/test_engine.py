@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from host.common import probe
-from host.rollout import speed
+from host.upkeep.rollout import speed
 from sparkwright.engine.phases import phase
 from sparkwright.verify import tools
 from tests.contract import facts

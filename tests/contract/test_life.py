@@ -14,9 +14,9 @@ import pytest
 import requests
 
 from host.common import probe
-from sparkwright.causes.journal import Journal
-from sparkwright.causes.log_causes import table
 from sparkwright.engine.metrics import LOAD
+from sparkwright.plan.causes.journal import Journal
+from sparkwright.plan.causes.log_causes import table
 from tests.contract import engines, facts
 from tests.contract.conftest import Start
 from tests.contract.engines import COMPLETIONS, PATIENCE, RELEASE, Running, chat, until

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from host.common import probe
-from sparkwright.recipe import questions
-from sparkwright.recipe.loader import load_recipe
+from sparkwright.declared.recipe import questions
+from sparkwright.declared.recipe.loader import load_recipe
 from tests.contract import engines, facts
 from tests.contract.conftest import Start
 from tests.contract.engines import (

@@ -13,14 +13,14 @@ import click
 from pydantic.fields import FieldInfo
 
 from host.common import probe
-from sparkwright.causes.cause import KnownCause
-from sparkwright.causes.log_causes import table
 from sparkwright.common.schema import Model
-from sparkwright.fleet.fleet import FleetSource, Gateway, Reached, Replica, Spark
-from sparkwright.fleet.settings import Settings
-from sparkwright.recipe.loader import load_recipe, recipe_names
-from sparkwright.recipe.recipe import BySparks, Checkpoint, Memory, Recipe
-from sparkwright.recipe.values import ImageBuild, ImageMods
+from sparkwright.declared.fleet.fleet import FleetSource, Gateway, Reached, Replica, Spark
+from sparkwright.declared.fleet.settings import Settings
+from sparkwright.declared.recipe.loader import load_recipe, recipe_names
+from sparkwright.declared.recipe.recipe import BySparks, Checkpoint, Memory, Recipe
+from sparkwright.declared.recipe.values import ImageBuild, ImageMods
+from sparkwright.plan.causes.cause import KnownCause
+from sparkwright.plan.causes.log_causes import table
 from tests.docs import runs
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -13,13 +13,13 @@ from unittest import mock
 
 from sparkwright.common.command_line import PROGRAM_VARIABLE
 from sparkwright.common.hardware import GIB, HARDWARE
-from sparkwright.host.survey import Survey
-from sparkwright.memory.known_checkpoints import nominal_load
-from sparkwright.memory.plan import plan_memory
-from sparkwright.preflight.preflight import Requirements
-from sparkwright.preflight.summary import Intent, summary
-from sparkwright.recipe.loader import load_recipe
-from sparkwright.status.ending import ServedReplica, ending
+from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.insight.status.ending import ServedReplica, ending
+from sparkwright.machine.host.survey import Survey
+from sparkwright.machine.preflight.preflight import Requirements
+from sparkwright.machine.preflight.summary import Intent, summary
+from sparkwright.plan.memory.known_checkpoints import nominal_load
+from sparkwright.plan.memory.plan import plan_memory
 
 _RECIPE = load_recipe("qwen3.6-35b-nvidia")
 _NAMES = tuple(_RECIPE.served_names)

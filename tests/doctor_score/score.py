@@ -4,13 +4,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sparkwright.causes.cause import Diagnosis
-from sparkwright.doctor.checkup import KERNEL, Checkup
-from sparkwright.doctor.diagnosis import diagnose
-from sparkwright.doctor.gpu import GpuReading
-from sparkwright.doctor.report import SHOWN
 from sparkwright.engine.engine import EngineUnit
 from sparkwright.engine.metrics import Finished
+from sparkwright.insight.doctor.checkup import KERNEL, Checkup
+from sparkwright.insight.doctor.diagnosis import diagnose
+from sparkwright.insight.doctor.gpu import GpuReading
+from sparkwright.insight.doctor.report import SHOWN
+from sparkwright.plan.causes.cause import Diagnosis
 from tests.doctor_score.corpus import Incident
 
 _GIB, _MIB = 1024**3, 1024**2

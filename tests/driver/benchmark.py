@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from host.benchmark.measure import CONTAINER
+from host.insight.benchmark.measure import CONTAINER
 from tests.clock import patience
 from tests.driver.product import PROJECT, background
 from tests.lab.spark import Handle

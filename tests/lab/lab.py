@@ -9,7 +9,7 @@ import yaml
 
 from sparkwright.door.certificates import authority_folder
 from sparkwright.door.keys import keys_path
-from sparkwright.release.lock import lock_path
+from sparkwright.plan.release.lock import lock_path
 from tests.lab import apt, factory, machine, network, rootfs, services, setup, state, variants
 from tests.lab.spark import Handle
 from tests.lab.state import (

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sparkwright.benchmark.measured import Answer
-from sparkwright.recipe.loader import load_recipe
+from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.insight.benchmark.measured import Answer
 
 _RESULTS = Path(__file__).parents[1] / "unit" / "results"
 # Of the recipe of both results.

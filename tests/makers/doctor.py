@@ -1,10 +1,10 @@
 """Sparks as the doctor reads them: one whose engine has failed, and one that is well."""
 
 from sparkwright.common.hardware import GIB
-from sparkwright.doctor.checkup import Checkup
-from sparkwright.doctor.gpu import GpuReading
 from sparkwright.engine.engine import EngineUnit
 from sparkwright.engine.metrics import Finished
+from sparkwright.insight.doctor.checkup import Checkup
+from sparkwright.insight.doctor.gpu import GpuReading
 
 RELEASE = "lab-tiny-0a1b2c3d"
 NOW = 1795247431

@@ -5,13 +5,13 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from sparkwright.declared.fleet.file import load_fleet
+from sparkwright.declared.fleet.fleet import Fleet
+from sparkwright.declared.fleet.settings import Settings, settings_of
+from sparkwright.declared.recipe.loader import recipe_names
 from sparkwright.door.certificates import Certificate, read_certificate
 from sparkwright.door.door import DoorPlan
 from sparkwright.door.key import Key
-from sparkwright.fleet.file import load_fleet
-from sparkwright.fleet.fleet import Fleet
-from sparkwright.fleet.settings import Settings, settings_of
-from sparkwright.recipe.loader import recipe_names
 from tests.unit.certificates import certificate, private_key, written
 
 FILES = Path(__file__).parents[2] / "files" / "host" / "door"

@@ -5,9 +5,9 @@ from ipaddress import IPv4Interface, IPv4Network
 
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.placed import NETPLAN
-from sparkwright.fabric.check import fabric_findings
-from sparkwright.fabric.state import FabricState, Netdev, NetplanFile, Rdma, Route
-from sparkwright.fleet.fabric_plan import fabric_plan, netplan_text
+from sparkwright.declared.fleet.fabric_plan import fabric_plan, netplan_text
+from sparkwright.network.fabric.check import fabric_findings
+from sparkwright.network.fabric.state import FabricState, Netdev, NetplanFile, Rdma, Route
 
 GB10 = HARDWARE["gb10"]
 PORT_0, PORT_1 = GB10.fabric_ports

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from sparkwright.artifacts.weights.facts import WeightFolders
+from sparkwright.artifacts.weights.weights import CheckpointFolder, differences, manifest_text
 from sparkwright.common.progress import JobProgress, parse_progress
-from sparkwright.release.lock import CheckpointLock
-from sparkwright.release.resolve import resolve_checkpoint
-from sparkwright.weights.facts import WeightFolders
-from sparkwright.weights.weights import CheckpointFolder, differences, manifest_text
+from sparkwright.plan.release.lock import CheckpointLock
+from sparkwright.plan.release.resolve import resolve_checkpoint
 from tests.clock import patience
 from tests.component.servers import until
 from tests.lab import hub
@@ -34,7 +34,7 @@ TRIES = 10_000
 PROGRAM = """
 import pathlib, sys
 from host.common import retry
-from host.weights import fetch, hashing_file, link, peer_source
+from host.artifacts.weights import fetch, hashing_file, link, peer_source
 hashing_file.BLOCK = 64 * 1024
 retry.DELAYS = peer_source.DELAYS = (0.05,) * int(sys.argv.pop(1))
 link.main(pathlib.Path(sys.argv[1]), sys.argv[2])

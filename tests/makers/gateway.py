@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sparkwright.fleet.file import load_fleet
-from sparkwright.fleet.fleet import Fleet
-from sparkwright.fleet.settings import Settings
-from sparkwright.gateway.gateway import Upstream
-from sparkwright.recipe.loader import recipe_names
+from sparkwright.declared.fleet.file import load_fleet
+from sparkwright.declared.fleet.fleet import Fleet
+from sparkwright.declared.fleet.settings import Settings
+from sparkwright.declared.recipe.loader import recipe_names
+from sparkwright.door.gateway.gateway import Upstream
 
-FILES = Path(__file__).parents[2] / "files" / "host" / "gateway"
+FILES = Path(__file__).parents[2] / "files" / "host" / "door" / "gateway"
 KEYS = ["sk-door-and-client-0123", "sk-another-client-4567"]
 SPARKS = """\
 sparks:

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from sparkwright.common.render import render
+from sparkwright.declared.recipe.recipe import Answers
 from sparkwright.door.door import DoorPlan
-from sparkwright.gateway.files import BEHIND, DOOR_FILES, configuration, environment
-from sparkwright.gateway.gateway import Upstream
-from sparkwright.recipe.recipe import Answers
+from sparkwright.door.gateway.files import BEHIND, DOOR_FILES, configuration, environment
+from sparkwright.door.gateway.gateway import Upstream
 from tests.clock import patience
 from tests.component.servers import free_port, listens, serving, until
 from tests.lab import cache
@@ -37,7 +37,7 @@ from tests.unit.certificates import certificate, private_key, written
 # within ContextVar.set may end the process (github.com/python/cpython/issues/148891).
 HURRIED = f"""
 import gc
-from host.gateway import doors, gateway
+from host.door.gateway import doors, gateway
 gc.disable()
 doors.EVERY, doors.CONNECT, doors.ANSWER = 0.1, {CONNECT}, {patience()}
 gateway.command()

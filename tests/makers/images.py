@@ -26,7 +26,7 @@ PROGRAM = """
 import pathlib, sys
 from host import command
 from host.common import retry
-from host.image import docker_socket
+from host.artifacts.image import docker_socket
 docker_socket.SOCKET = pathlib.Path(sys.argv.pop(1))
 retry.DELAYS = (0.05,) * int(sys.argv.pop(1))
 command.main()

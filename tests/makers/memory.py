@@ -1,10 +1,10 @@
 """Memory plans of our recipes with other options, and what a Spark has."""
 
 from sparkwright.common.hardware import GIB, HARDWARE
-from sparkwright.host.survey import parse_survey
-from sparkwright.memory.known_checkpoints import nominal_load
-from sparkwright.memory.plan import MemoryPlan, plan_memory
-from sparkwright.recipe.loader import load_recipe
+from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.machine.host.survey import parse_survey
+from sparkwright.plan.memory.known_checkpoints import nominal_load
+from sparkwright.plan.memory.plan import MemoryPlan, plan_memory
 from tests.makers.preflight import SPARK
 
 SURVEY = parse_survey(SPARK.splitlines())

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from sparkwright.common.hardware import GIB, HARDWARE
-from sparkwright.host.survey import Survey, parse_survey
-from sparkwright.preflight.preflight import Requirements
+from sparkwright.machine.host.survey import Survey, parse_survey
+from sparkwright.machine.preflight.preflight import Requirements
 
 # What the script prints on a DGX Spark; nvidia-smi, os-release and sizes as reported for one.
 SPARK = """\

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from sparkwright.common.errors import PlanError
-from sparkwright.recipe.loader import load_recipe
+from sparkwright.declared.recipe.loader import load_recipe
 from tests.unit.unplaced import unplaced
 
 

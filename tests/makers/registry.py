@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import requests
 
-from sparkwright.release.lock import ImageLock
+from sparkwright.plan.release.lock import ImageLock
 from tests.clock import patience
 from tests.component.servers import free_port, until
 

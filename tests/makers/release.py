@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from sparkwright.recipe.recipe import Recipe
-from sparkwright.release.lock import CheckpointLock, ImageLock, Lock, LockedFile
-from sparkwright.release.release import Ranks, Release, make_release
+from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.plan.release.lock import CheckpointLock, ImageLock, Lock, LockedFile
+from sparkwright.plan.release.release import Ranks, Release, make_release
 from tests.makers.recipe import good
 
 COMMIT, DIGEST = "c" * 40, "sha256:" + "d" * 64

@@ -14,7 +14,7 @@ from tests.programs import changed_program
 
 PROGRAM = """
 import sys
-from host.fabric import file_server
+from host.network.fabric import file_server
 file_server.LISTENING, file_server.IDLE = int(sys.argv.pop(1)), float(sys.argv.pop(1))
 file_server.FileServer.timeout = 0.05
 file_server.command()

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from sparkwright.status.status import Reading, SparkRow, parse_status
+from sparkwright.insight.status.status import Reading, SparkRow, parse_status
 
 RELEASE = "lab-tiny-0a1b2c3d"
 

@@ -3,7 +3,7 @@
 # (path, before, after) -> why
 EQUIVALENT: dict[tuple[str, str, str], str] = {
     (
-        "sparkwright/release/token.py",
+        "sparkwright/plan/release/token.py",
         "return False",
         "return None",
     ): "it is only asked whether it is so",

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from sparkwright.common.errors import PlanError
-from sparkwright.recipe.imports import read
-from sparkwright.recipe.published.draft import Translated
-from sparkwright.recipe.published.sources import Checkout, entries
-from sparkwright.recipe.recipe import Recipe
+from sparkwright.declared.recipe.imports import read
+from sparkwright.declared.recipe.published.draft import Translated
+from sparkwright.declared.recipe.published.sources import Checkout, entries
+from sparkwright.declared.recipe.recipe import Recipe
 
 
 def published(path: str | Path, part: str = "default") -> tuple[Recipe, Translated]:

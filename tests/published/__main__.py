@@ -18,10 +18,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from sparkwright.common.errors import PlanError
-from sparkwright.recipe.imports import placed, read
-from sparkwright.recipe.published.draft import NotForUs, Translated
-from sparkwright.recipe.published.sources import Checkout, checkout_of, entries
-from sparkwright.recipe.recipe import UNKNOWN_VLLM, Recipe
+from sparkwright.declared.recipe.imports import placed, read
+from sparkwright.declared.recipe.published.draft import NotForUs, Translated
+from sparkwright.declared.recipe.published.sources import Checkout, checkout_of, entries
+from sparkwright.declared.recipe.recipe import UNKNOWN_VLLM, Recipe
 from tests.recipes import releases
 from tests.recipes.judge import Case, judge
 

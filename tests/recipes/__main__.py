@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sparkwright.common.errors import PlanError
-from sparkwright.recipe.loader import RECIPES, load_recipe, recipe_names
+from sparkwright.declared.recipe.loader import RECIPES, load_recipe, recipe_names
 from tests.lab.state import LabError
 from tests.recipes.judge import Case, cases, judge
 

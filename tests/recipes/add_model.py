@@ -17,12 +17,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import write_file
 from sparkwright.common.schema import parse
-from sparkwright.memory.known_checkpoints import CheckpointData, checkpoint_data, data_file
-from sparkwright.memory.plan import weights_size
-from sparkwright.memory.report import show
-from sparkwright.recipe.loader import load_recipe
-from sparkwright.recipe.recipe import Checkpoint
-from sparkwright.release.resolve import resolve_with_config
+from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.declared.recipe.recipe import Checkpoint
+from sparkwright.plan.memory.known_checkpoints import CheckpointData, checkpoint_data, data_file
+from sparkwright.plan.memory.plan import weights_size
+from sparkwright.plan.memory.report import show
+from sparkwright.plan.release.resolve import resolve_with_config
 
 
 def add(words: Sequence[str], endpoint: str | None, token: str | None) -> Iterator[str]:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 
-from sparkwright.recipe.loader import load_recipe, recipe_names
+from sparkwright.declared.recipe.loader import load_recipe, recipe_names
 from tests.lab.state import LabError
 from tests.recipes.releases import _PLATFORMS, LIST, known, number
 

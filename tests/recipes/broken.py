@@ -1,6 +1,6 @@
 """Copies of recipes with one mistake each, of every kind that the judge is there to find.
 
-What sparkwright/recipe/options.py and check.py refuse, no judge sees.
+What sparkwright/declared/recipe/options.py and check.py refuse, no judge sees.
 """
 
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from sparkwright.recipe.loader import RECIPES
+from sparkwright.declared.recipe.loader import RECIPES
 
 BASE = "qwen3.5-122b-nvfp4-mtp"  # two Sparks as well, a model with MTP, on vLLM 0.28.0
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sparkwright.common.hardware import HARDWARE
-from sparkwright.recipe.loader import load_recipe, recipe_names
-from sparkwright.recipe.options import AUTO
-from sparkwright.recipe.recipe import Figures, Recipe
+from sparkwright.declared.recipe.loader import load_recipe, recipe_names
+from sparkwright.declared.recipe.options import AUTO
+from sparkwright.declared.recipe.recipe import Figures, Recipe
 from tests.recipes import choices
 
 _ROOT = Path(__file__).parents[2]

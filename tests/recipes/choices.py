@@ -15,11 +15,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sparkwright.common.hardware import GIB, HARDWARE
-from sparkwright.memory.known_checkpoints import nominal_load
-from sparkwright.memory.plan import plan_memory
-from sparkwright.recipe.imports import trusts
-from sparkwright.recipe.loader import load_recipe
-from sparkwright.recipe.recipe import Recipe
+from sparkwright.declared.recipe.imports import trusts
+from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.plan.memory.known_checkpoints import nominal_load
+from sparkwright.plan.memory.plan import plan_memory
 from tests.published import published
 
 _SPARSE = (

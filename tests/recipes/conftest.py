@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from sparkwright.recipe.engine_log import at_level
-from sparkwright.recipe.loader import RECIPES, load_recipe, recipe_names
+from sparkwright.declared.recipe.engine_log import at_level
+from sparkwright.declared.recipe.loader import RECIPES, load_recipe, recipe_names
 from tests.lab.setup import missing_packages
 from tests.recipes.broken import BROKEN, write
 from tests.recipes.judge import Case, cases, judge

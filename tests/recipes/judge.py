@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sparkwright.recipe.recipe import Recipe
-from sparkwright.release.command import Place, environment, serve_arguments
+from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.plan.release.command import Place, environment, serve_arguments
 from tests.lab import engine_image
 from tests.recipes import models, releases
 from tests.recipes.environment import INSIDE, run_script

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import json
 
-from sparkwright.memory.known_checkpoints import checkpoint_data
+from sparkwright.plan.memory.known_checkpoints import checkpoint_data
 from tests.lab import tiny_model, tiny_texts, tiny_tokenizer
 
 # Those that the lab makes.

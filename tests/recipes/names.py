@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import yaml
 
-from sparkwright.recipe.vllm_names import NAMES, is_variable, number
+from sparkwright.declared.recipe.vllm_names import NAMES, is_variable, number
 from tests.recipes.add_release import checked_by
 from tests.recipes.environment import INSIDE, run_script
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from sparkwright.common.schema import nearest, shown
-from sparkwright.recipe.recipe import Recipe
+from sparkwright.declared.recipe.recipe import Recipe
 
 Problem = Mapping[str, Any]  # see inside/judge.py
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from sparkwright.common.hardware import GIB
-from sparkwright.memory.known_checkpoints import checkpoint_data
-from sparkwright.memory.kv_cache import CacheSettings, kv_cache
+from sparkwright.plan.memory.known_checkpoints import checkpoint_data
+from sparkwright.plan.memory.kv_cache import CacheSettings, kv_cache
 from tests.recipes import releases
 from tests.recipes.environment import run_script
 

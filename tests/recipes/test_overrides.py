@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.memory.known_checkpoints import checkpoint_data
-from sparkwright.recipe.loader import load_recipe
+from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.plan.memory.known_checkpoints import checkpoint_data
 from tests.recipes import releases
 from tests.recipes.environment import run_script
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from sparkwright.common.hardware import HARDWARE
-from sparkwright.recipe.loader import RECIPES, recipe_names
+from sparkwright.declared.recipe.loader import RECIPES, recipe_names
 from tests.recipes.__main__ import main
 from tests.recipes.broken import BROKEN
 from tests.recipes.conftest import Verdict

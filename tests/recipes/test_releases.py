@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from sparkwright.recipe.loader import load_recipe, recipe_names
-from sparkwright.recipe.media import from_domains
-from sparkwright.recipe.vllm_names import number, releases, table
-from sparkwright.release.command import Place, environment, serve_arguments
+from sparkwright.declared.recipe.loader import load_recipe, recipe_names
+from sparkwright.declared.recipe.media import from_domains
+from sparkwright.declared.recipe.vllm_names import number, releases, table
+from sparkwright.plan.release.command import Place, environment, serve_arguments
 from tests.recipes.environment import INSIDE, run_script
 
 RELEASES = {load_recipe(name).judge: load_recipe(name) for name in recipe_names()}

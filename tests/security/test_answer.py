@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkwright.benchmark import deploy as benchmark
-from sparkwright.benchmark.measured import Answer, check_answer
-from sparkwright.benchmark.report import report
+from sparkwright.insight.benchmark import deploy as benchmark
+from sparkwright.insight.benchmark.measured import Answer, check_answer
+from sparkwright.insight.benchmark.report import report
 from tests.makers.benchmark import answer, recorded
 from tests.security.hostile import ESCAPES
 

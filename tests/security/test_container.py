@@ -8,9 +8,9 @@ import pytest
 
 from host.engine.fabric_env import fabric_environment
 from sparkwright.common.placed import FIRST_USER
-from sparkwright.recipe.loader import load_recipe
-from sparkwright.release.command import Place, docker_run
-from sparkwright.release.container import CONFINEMENT
+from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.plan.release.command import Place, docker_run
+from sparkwright.plan.release.container import CONFINEMENT
 from tests.clock import patience
 from tests.makers.release import recipe, release
 from tests.programs import script

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from host.artifacts.image.archive import INDEX, LAYOUT, MANIFEST, Saved, is_blob, read
+from host.artifacts.image.load import LARGEST_TEXT, MOST_BLOBS, ImageLoad, Member
 from host.common.progress import JobError
-from host.image.archive import INDEX, LAYOUT, MANIFEST, Saved, is_blob, read
-from host.image.load import LARGEST_TEXT, MOST_BLOBS, ImageLoad, Member
 from tests.makers.docker import Docker, image_files, serving_docker
 from tests.makers.images import Side, sending, side
 
@@ -185,7 +185,7 @@ def test_too_many_blobs(worker: Side) -> None:
 
 def test_more_than_the_disk_has_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving_docker(tmp_path / "docker.sock") as docker:
-        monkeypatch.setattr("host.image.docker_socket.SOCKET", docker.socket)
+        monkeypatch.setattr("host.artifacts.image.docker_socket.SOCKET", docker.socket)
         path, content = blob(bytes(1 << 20))
         endless = (Member("x", path, 1 << 60, io.BytesIO(content)) for _ in range(9))
         with pytest.raises(JobError, match=r"more than 0\.00 GB, which are free on the disk"):

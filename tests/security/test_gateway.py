@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from host.gateway.body import EACH, VALUE, VALUES
+from host.door.gateway.body import EACH, VALUE, VALUES
 from tests.clock import patience
 from tests.component.door.running import haproxy
 from tests.component.servers import until

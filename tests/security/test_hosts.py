@@ -24,29 +24,29 @@ from pyinfra.api import FactBase
 from pyinfra.api.exceptions import FactProcessError
 
 import sparkwright
-from sparkwright.causes.log_causes import from_log
 from sparkwright.common.facts import HostFact
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.placed import NETPLAN
 from sparkwright.common.terminal import LINE, plain_lines
-from sparkwright.doctor.checkup import Checkup, _log
-from sparkwright.doctor.diagnosis import diagnose
-from sparkwright.doctor.issue_report import section
-from sparkwright.doctor.report import report as doctor_report
-from sparkwright.drift.drift import Running, running_differences
 from sparkwright.engine.engine import EngineState, problem
 from sparkwright.engine.phases import phase
-from sparkwright.fabric.check import fabric_findings, is_in_force
-from sparkwright.fabric.link_check import link_findings
-from sparkwright.fabric.netplan import our_netdevs
-from sparkwright.fabric.state import FabricState, NetplanFile, Reach
-from sparkwright.firewall.firewall import FirewallState, ssh_rules
-from sparkwright.host.survey import Survey
-from sparkwright.preflight.preflight import findings
+from sparkwright.insight.doctor.checkup import Checkup, _log
+from sparkwright.insight.doctor.diagnosis import diagnose
+from sparkwright.insight.doctor.issue_report import section
+from sparkwright.insight.doctor.report import report as doctor_report
+from sparkwright.insight.drift.drift import Running, running_differences
+from sparkwright.insight.status.status import Reading, SparkRow
+from sparkwright.insight.status.table import as_json, table
+from sparkwright.insight.status.warnings import warnings
+from sparkwright.machine.firewall.firewall import FirewallState, ssh_rules
+from sparkwright.machine.host.survey import Survey
+from sparkwright.machine.preflight.preflight import findings
+from sparkwright.network.fabric.check import fabric_findings, is_in_force
+from sparkwright.network.fabric.link_check import link_findings
+from sparkwright.network.fabric.netplan import our_netdevs
+from sparkwright.network.fabric.state import FabricState, NetplanFile, Reach
+from sparkwright.plan.causes.log_causes import from_log
 from sparkwright.run import lease
-from sparkwright.status.status import Reading, SparkRow
-from sparkwright.status.table import as_json, table
-from sparkwright.status.warnings import warnings
 from tests.clock import patience
 from tests.component import command_line
 from tests.component.sshd import machines

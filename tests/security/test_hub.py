@@ -116,7 +116,7 @@ def test_a_lie_costs_bounded_bytes_and_tries(spark: Spark, lie: Lie, said: str, 
 
 
 CHECK = """
-from host.weights import check_token
+from host.artifacts.weights import check_token
 check_token.DELAYS = (0.05,) * 4
 check_token.command()
 """

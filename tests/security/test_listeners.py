@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkwright.doctor.facts import Listeners
-from sparkwright.doctor.listeners import (
+from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.insight.doctor.facts import Listeners
+from sparkwright.insight.doctor.listeners import (
     DISGUISED,
     Listening,
     Socket,
@@ -19,10 +20,9 @@ from sparkwright.doctor.listeners import (
     parse_listeners,
     unguarded,
 )
-from sparkwright.doctor.report import probed
-from sparkwright.recipe.loader import load_recipe
-from sparkwright.release.command import Place, docker_run, environment
-from sparkwright.release.guard import ALONE, PAIR, guard_files
+from sparkwright.insight.doctor.report import probed
+from sparkwright.plan.release.command import Place, docker_run, environment
+from sparkwright.plan.release.guard import ALONE, PAIR, guard_files
 from sparkwright.run.spark import Declared
 from tests.clock import patience
 from tests.unit.driven import fake_host

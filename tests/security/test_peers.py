@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from host.benchmark import bench_engine
 from host.common import probe
 from host.common.seat import SOCKETS, engine_address
 from host.engine.peer_link import Link
-from host.rollout import speed
+from host.insight.benchmark import bench_engine
+from host.upkeep.rollout import speed
 from tests.clock import patience
 from tests.component.servers import serving
 from tests.component.socket_server import SocketServer

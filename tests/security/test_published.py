@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.recipe.imports import import_recipe, listing
-from sparkwright.recipe.published import git, sources
+from sparkwright.declared.recipe.imports import import_recipe, listing
+from sparkwright.declared.recipe.published import git, sources
 from tests.component.repository import FILES, RECIPE, Repository
 from tests.programs import script
 from tests.published import published
@@ -158,7 +158,7 @@ def taken(*words: str) -> int:
         "import resource, sys\n"
         "from pathlib import Path\n"
         "from sparkwright.common.errors import PlanError\n"
-        "from sparkwright.recipe.published import git\n"
+        "from sparkwright.declared.recipe.published import git\n"
         "git.PROTOCOLS = ('file',)\n"
         "try:\n"
         "    git.fetch(sys.argv[1], sys.argv[2], Path(sys.argv[3]))\n"

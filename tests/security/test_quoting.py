@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from sparkwright.artifacts.jobs.facts import ImageContent, ImageState, JobStates
+from sparkwright.artifacts.weights.facts import WeightFolders
 from sparkwright.engine.facts import EngineSize, Switching
-from sparkwright.firewall.deploy import delete_rule
-from sparkwright.firewall.firewall import UfwRule
-from sparkwright.host.facts import Service, Sysctls
-from sparkwright.jobs.facts import ImageContent, ImageState, JobStates
-from sparkwright.rollout.deploy import speed_command
-from sparkwright.weights.facts import WeightFolders
+from sparkwright.machine.firewall.deploy import delete_rule
+from sparkwright.machine.firewall.firewall import UfwRule
+from sparkwright.machine.host.facts import Service, Sysctls
+from sparkwright.upkeep.rollout.deploy import speed_command
 
 
 def test_a_log_that_ends_like_the_journal_runs_nothing(tmp_path: Path) -> None:

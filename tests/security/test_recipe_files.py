@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparkwright.common.errors import PlanError
-from sparkwright.fleet.file import load_fleet
-from sparkwright.recipe.loader import load_recipe
+from sparkwright.declared.fleet.file import load_fleet
+from sparkwright.declared.recipe.loader import load_recipe
 
 
 def bomb(levels: int) -> str:

@@ -10,16 +10,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparkwright.common.errors import PlanError
-from sparkwright.fleet.check import unsupported
-from sparkwright.fleet.file import load_fleet
-from sparkwright.fleet.settings import read_settings
-from sparkwright.recipe import vllm_names
-from sparkwright.recipe.loader import load_recipe
-from sparkwright.recipe.media import from_domains
-from sparkwright.recipe.recipe import Recipe
-from sparkwright.recipe.trust import needs
-from sparkwright.recipe.values import OWN_ARGUMENTS, OWN_ENVIRONMENT
-from sparkwright.release.command import Place, environment, serve_arguments
+from sparkwright.declared.fleet.check import unsupported
+from sparkwright.declared.fleet.file import load_fleet
+from sparkwright.declared.fleet.settings import read_settings
+from sparkwright.declared.recipe import vllm_names
+from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.declared.recipe.media import from_domains
+from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.declared.recipe.trust import needs
+from sparkwright.declared.recipe.values import OWN_ARGUMENTS, OWN_ENVIRONMENT
+from sparkwright.plan.release.command import Place, environment, serve_arguments
 from tests.published import published
 
 RELEASES = [".".join(map(str, release)) for release in vllm_names.releases()]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.release import web
-from sparkwright.release.resolve import resolve_checkpoint, resolve_image
+from sparkwright.plan.release import web
+from sparkwright.plan.release.resolve import resolve_checkpoint, resolve_image
 from tests.makers.liar import BUFFERS, PART, Liar, Lie, endless, lying
 
 MOST = 1 << 20

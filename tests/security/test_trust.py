@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.fleet.fleet import Spark
-from sparkwright.release.lock import CheckpointLock
-from sparkwright.release.token import token_for
+from sparkwright.declared.fleet.fleet import Spark
+from sparkwright.plan.release.lock import CheckpointLock
+from sparkwright.plan.release.token import token_for
 from sparkwright.run.lost import cause
 from tests.component import command_line
 from tests.component.sshd import machines

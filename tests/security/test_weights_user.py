@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from host.weights.hand_over import hand_over
+from host.artifacts.weights.hand_over import hand_over
 
 # Nobody has this one: it is beyond those that systemd gives away.
 FETCHER = 59_999

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.release.lock import lock_path
+from sparkwright.plan.release.lock import lock_path
 from tests.driver.declared import replica
 from tests.driver.listing import changes, listing, purge
 from tests.driver.product import DEPLOY, PROJECT, Run, background, command, env, pyinfra
@@ -183,7 +183,7 @@ def test_a_spark_is_refused_and_says_what_helps(site: Site) -> None:
     run = site.run(site.wrong, DEPLOY)
     assert run.status == 1
     assert f"{PRIVATE} gives no access to the login of {USER}: on the machine that" in run.output
-    run = site.run(site.missing, "sparkwright.image.deploy.apply")
+    run = site.run(site.missing, "sparkwright.artifacts.image.deploy.apply")
     assert run.status == 1
     assert f"{PRIVATE} wants a login, and this job got none" in run.output
     assert f"`docker login {PRIVATE}`, and run again" in run.output
@@ -195,7 +195,7 @@ def test_a_pull_goes_on_without_a_connection_and_shows_its_login_to_nobody(site:
     # It answers nobody until it has been looked at.
     os.kill(site.registry.pid, signal.SIGSTOP)
     try:
-        step = ["sparkwright.image.deploy.apply", "-vvv", *PROXY, *MIRROR]
+        step = ["sparkwright.artifacts.image.deploy.apply", "-vvv", *PROXY, *MIRROR]
         with background(*step, DOCKER_CONFIG=str(site.right)) as run:
             state.wait_for(
                 lambda: spark.run(state_of).stdout.strip() == "active", 60, "the job to run"
@@ -319,14 +319,14 @@ def test_without_the_setting_the_proxy_goes_and_the_engine_stays(site: Site) -> 
 
 def test_a_build_begins_with_an_image_from_the_mirror(site: Site) -> None:
     with replica(recipe="lab-built"):
-        site.run(site.missing, "sparkwright.image.deploy.apply").succeeded()
+        site.run(site.missing, "sparkwright.artifacts.image.deploy.apply").succeeded()
         built = site.spark.run("sudo docker image ls --quiet sparkwright/lab-inject").stdout
         assert len(built.split()) == 1
     assert refused() == 0
 
 
 def test_the_removal_leaves_it_as_delivered(site: Site) -> None:
-    pyinfra("sparkwright.runtime.deploy.apply", *PROXY).succeeded()
+    pyinfra("sparkwright.machine.runtime.deploy.apply", *PROXY).succeeded()
     assert "http-proxy" in site.spark.run("cat /etc/docker/daemon.json").stdout
     run = pyinfra("deploys/remove.py", "--data", "weights=remove", *PROXY).succeeded()
     purge(run, site.spark)

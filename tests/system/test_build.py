@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.recipe.build import FOLDERS
+from sparkwright.declared.recipe.build import FOLDERS
 from tests.driver.declared import RECIPES, edited, replica
 from tests.driver.pairs import Pair
 from tests.driver.product import DEPLOY, Run, killed_at, pyinfra

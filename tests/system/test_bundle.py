@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.release.lock import lock_path
+from sparkwright.plan.release.lock import lock_path
 from tests.clock import patience
 from tests.component.servers import until
 from tests.driver.declared import edited, replica

@@ -9,8 +9,8 @@ from tests.driver.product import killed_at, pyinfra
 from tests.lab import hub
 from tests.lab.spark import Handle
 
-WEIGHTS = "sparkwright.weights.deploy.apply"
-AUTH = "sparkwright.weights.deploy.authenticate"
+WEIGHTS = "sparkwright.artifacts.weights.deploy.apply"
+AUTH = "sparkwright.artifacts.weights.deploy.authenticate"
 REPO = "sparkwright/tiny-qwen3.5-moe"
 SHARDS = f"{REPO}/*.safetensors"
 
@@ -126,7 +126,7 @@ class TestAdopted:
             "manifests/tiny@*'"
         )
         # The job's unit names the folders.
-        pyinfra("sparkwright.jobs.deploy.apply", *ADOPTING).succeeded()
+        pyinfra("sparkwright.artifacts.jobs.deploy.apply", *ADOPTING).succeeded()
         return prepared
 
     def test_of_a_cache_no_byte_is_fetched(self, kept: Handle) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sparkwright.release.lock import lock_path
+from sparkwright.plan.release.lock import lock_path
 from tests.driver.pairs import Pair
 from tests.driver.plants import PLANTS, ROOT, Plant, names, plant, undo
 from tests.driver.product import DEPLOY, PROJECT, command, env, pyinfra

@@ -27,13 +27,13 @@ def test_a_dry_run_says_so_too(spark: Handle) -> None:
 
 def test_a_missing_toolkit_is_installed(spark: Handle) -> None:
     spark.reset("no-toolkit")
-    run = pyinfra("sparkwright.runtime.deploy.apply").succeeded()
+    run = pyinfra("sparkwright.machine.runtime.deploy.apply").succeeded()
     assert run.changed
     daemon = spark.run("cat /etc/docker/daemon.json").stdout
     assert "insecure-registries" in daemon
     assert "nvidia-container-runtime" in daemon
     assert "nvidia" in spark.run("sudo docker info --format '{{json .Runtimes}}'").stdout
-    assert pyinfra("sparkwright.runtime.deploy.apply").succeeded().changed == frozenset()
+    assert pyinfra("sparkwright.machine.runtime.deploy.apply").succeeded().changed == frozenset()
 
 
 def test_sudo_that_asks_for_a_password(spark: Handle) -> None:

@@ -1,13 +1,13 @@
 """ufw on a virtual Spark: the door comes through it, and SSH is never locked out."""
 
-from sparkwright.firewall.deploy import enabling
+from sparkwright.machine.firewall.deploy import enabling
 from tests.clock import patience
 from tests.driver.product import LAN, pyinfra
 from tests.driver.sparks import eventually
 from tests.lab import services
 from tests.lab.spark import Handle
 
-STEP = ("sparkwright.firewall.deploy.apply", "--limit", "spark1")
+STEP = ("sparkwright.machine.firewall.deploy.apply", "--limit", "spark1")
 ON = (*STEP, "--data", "firewall=on")
 
 

@@ -34,7 +34,7 @@ from tests.lab.state import FLEET
 
 GATEWAY, PORT = "deploys/gateway.py", 4000
 PREPARE = ("sparkwright.deploy.prepare", "/dev/null")
-WEIGHTS = "sparkwright.weights.deploy.apply"
+WEIGHTS = "sparkwright.artifacts.weights.deploy.apply"
 REPO = "sparkwright/tiny-qwen3.5-moe"
 QUICK = ("--soak", "3", "--data", "trial_seconds=3")
 # Each switch holds its lease for longer than another run takes to ask for it.

@@ -16,7 +16,7 @@ from tests.lab.state import FLEET
 
 INVENTORY = """\
 from pathlib import Path
-from sparkwright.inventory.groups import for_pyinfra
+from sparkwright.run.inventory.groups import for_pyinfra
 globals().update(for_pyinfra(Path(__file__).resolve().parent, Path("sparks.yaml")))
 """
 DEPLOY = """\

@@ -7,7 +7,7 @@ from tests.driver.pairs import Pair
 from tests.driver.product import DEPLOY, background, pyinfra
 from tests.lab.spark import Handle
 
-RUNTIME, HOST = "sparkwright.runtime.deploy.apply", "sparkwright.host.deploy.apply"
+RUNTIME, HOST = "sparkwright.machine.runtime.deploy.apply", "sparkwright.machine.host.deploy.apply"
 _STARTED = "sudo docker inspect --format '{{.State.Running}} {{.State.StartedAt}}' open-webui"
 
 
@@ -114,7 +114,7 @@ def test_a_driver_that_does_not_answer_is_named(
 
 def test_a_kernel_that_keeps_memory_is_a_warning_for_one(spark: Handle) -> None:
     spark.reset("kexec-handover")
-    run = pyinfra("sparkwright.preflight.deploy.apply").succeeded()
+    run = pyinfra("sparkwright.machine.preflight.deploy.apply").succeeded()
     assert "keeps 9.3 GiB for kexec handover, which no engine gets" in run.output
     assert "kho=off" in run.output
 

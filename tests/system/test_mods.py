@@ -13,10 +13,10 @@ import pytest
 import requests
 import yaml
 
-from host.image.build import build_command, context
-from sparkwright.recipe.build import build_files
-from sparkwright.recipe.mods import read_mods
-from sparkwright.recipe.values import ImageMods
+from host.artifacts.image.build import build_command, context
+from sparkwright.declared.recipe.build import build_files
+from sparkwright.declared.recipe.mods import read_mods
+from sparkwright.declared.recipe.values import ImageMods
 from tests.driver import mods
 from tests.driver.client import PORT, authorization
 from tests.driver.declared import RECIPES, replica

@@ -15,7 +15,7 @@ from tests.driver.product import DEPLOY, pyinfra
 from tests.lab.network import FABRIC_PORTS
 from tests.lab.spark import Handle
 
-FABRIC = "sparkwright.fabric.deploy.apply"
+FABRIC = "sparkwright.network.fabric.deploy.apply"
 RUN = "/run/NetworkManager/system-connections"
 A, B = FABRIC_PORTS[0]
 CX7 = f"""

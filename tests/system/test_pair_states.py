@@ -13,7 +13,7 @@ FABRIC = "enp1s0f0np0"
 def test_an_mtu_black_hole_is_caught(serving: Pair) -> None:
     serving.worker.mtu(1500)
     try:
-        run = pyinfra("sparkwright.fabric.deploy.apply")
+        run = pyinfra("sparkwright.network.fabric.deploy.apply")
     finally:
         serving.worker.mtu(9000)
     assert run.status
@@ -80,13 +80,13 @@ def test_a_copy_that_is_cut_is_finished(serving: Pair) -> None:
     slow = "root tbf rate 100mbit burst 256kb latency 1s"
     serving.head.run(f"sudo tc qdisc add dev {FABRIC} {slow}")
     try:
-        with background("sparkwright.image.deploy.apply"):
+        with background("sparkwright.artifacts.image.deploy.apply"):
             received = f"/sys/class/net/{FABRIC}/statistics/rx_bytes"
             until(serving.worker, f"[ $(cat {received}) -gt {before + size // 4} ]")
     finally:
         serving.head.power_off()
         serving.head.power_on()
     serving.head.wait_ready()
-    pyinfra("sparkwright.image.deploy.apply").succeeded()
+    pyinfra("sparkwright.artifacts.image.deploy.apply").succeeded()
     assert size < received_bytes(serving.worker, FABRIC) - before < 2 * size
     assert serving.worker.run("sudo docker image ls -q '*/*/vllm-cpu'").stdout

@@ -11,7 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from sparkwright.release.lock import lock_path
+from sparkwright.plan.release.lock import lock_path
 from tests.clock import patience
 from tests.driver.client import ask
 from tests.driver.declared import BROKEN, changed, seed

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from sparkwright.common.hardware import GIB
-from sparkwright.memory.known_checkpoints import checkpoint_data
-from sparkwright.memory.plan import Load, MemoryPlan, Weights, plan_memory
-from sparkwright.recipe.loader import load_recipe
+from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.plan.memory.known_checkpoints import checkpoint_data
+from sparkwright.plan.memory.plan import Load, MemoryPlan, Weights, plan_memory
 from tests.unit.seed_memory import HEADER, Row
 
 LOGS = Path(__file__).parent / "h200"

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sparkwright.common.hardware import GIB, HARDWARE
-from sparkwright.memory.known_checkpoints import checkpoint_data, nominal_load
-from sparkwright.memory.kv_cache import CacheSettings, kv_cache
-from sparkwright.memory.plan import MIB, MemoryPlan, plan_memory
-from sparkwright.recipe.loader import load_recipe
+from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.plan.memory.known_checkpoints import checkpoint_data, nominal_load
+from sparkwright.plan.memory.kv_cache import CacheSettings, kv_cache
+from sparkwright.plan.memory.plan import MIB, MemoryPlan, plan_memory
 
 GB = 10**9
 HEADER = "| source | figure | theirs | plan | error |\n|---|---|---|---|---|"

@@ -6,7 +6,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-FILE = Path(__file__).parents[2] / "files" / "host" / "monitoring" / "dashboard.json"
+FILE = Path(__file__).parents[2] / "files" / "host" / "insight" / "monitoring" / "dashboard.json"
 PANELS: list[dict[str, Any]] = json.loads(FILE.read_text())["panels"]
 GRAPHS = [panel for panel in PANELS if panel["type"] == "timeseries"]
 

@@ -54,7 +54,12 @@ def _programs(*folders: Path) -> list[Path]:
 
 HOST = FILES / "host"
 # These have packages of their own: an environment, or an image's.
-_OWN = (HOST / "benchmark", HOST / "gateway", HOST / "weights", FILES / "images")
+_OWN = (
+    HOST / "insight/benchmark",
+    HOST / "door/gateway",
+    HOST / "artifacts/weights",
+    FILES / "images",
+)
 
 
 @pytest.mark.parametrize(
@@ -71,9 +76,9 @@ _OWN = (HOST / "benchmark", HOST / "gateway", HOST / "weights", FILES / "images"
         (_programs(LIBRARY / "verify"), VERIFY),
         *(
             (_programs(HOST / name), (HOST / name / "requirements.txt").read_text().split())
-            for name in ("weights", "gateway")
+            for name in ("artifacts/weights", "door/gateway")
         ),
-        (_programs(HOST / "benchmark"), ["vllm==the image's"]),
+        (_programs(HOST / "insight/benchmark"), ["vllm==the image's"]),
         ([path for path in _programs(FILES) if not set(path.parents) & set(_OWN)], []),
     ],
     ids=["here", "verify", "jobs", "gateway", "benchmark", "python alone"],

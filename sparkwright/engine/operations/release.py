@@ -8,7 +8,7 @@ from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.common.files import Entry
 from sparkwright.common.operations import Refused
-from sparkwright.host.operations.files import managed_files
+from sparkwright.machine.host.operations.files import managed_files
 
 
 @operation()

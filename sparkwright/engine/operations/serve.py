@@ -10,7 +10,7 @@ from pyinfra.api import FunctionCommand, Host, QuoteString, State, StringCommand
 from pyinfra.api.command import PyinfraCommand
 from pyinfra.api.exceptions import PyinfraError
 
-from sparkwright.causes.log_causes import hint
+from sparkwright.artifacts.jobs.operations import LOST, put_manifest, start
 from sparkwright.common.operations import differs, failing, run_now, spark_name
 from sparkwright.common.startup import start_line
 from sparkwright.common.terminal import plain
@@ -26,8 +26,8 @@ from sparkwright.engine.switch import (
     orders,
     progress_line,
 )
-from sparkwright.jobs.operations import LOST, put_manifest, start
-from sparkwright.release.release import Release
+from sparkwright.plan.causes.log_causes import hint
+from sparkwright.plan.release.release import Release
 from sparkwright.run.report import conclude
 
 # A start takes minutes: this often is soon enough to see, and seldom enough to cost nothing.

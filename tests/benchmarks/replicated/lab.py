@@ -5,7 +5,7 @@ tests.benchmarks.fleet writes the file that this reads. Named as the lab's, for 
 
 from pathlib import Path as _Path
 
-from sparkwright.inventory.groups import for_pyinfra as _for_pyinfra
+from sparkwright.run.inventory.groups import for_pyinfra as _for_pyinfra
 from tests.benchmarks.fleet import alike as _alike
 
 globals().update(

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from huggingface_hub import snapshot_download
 
-from sparkwright.release.lock import places
-from sparkwright.weights.weights import manifest_text
+from sparkwright.artifacts.weights.weights import manifest_text
+from sparkwright.plan.release.lock import places
 from tests.makers.fetching import REPO, Spark
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.release.bundle import checkpoint_folder
-from sparkwright.weights.weights import manifest_text
+from sparkwright.artifacts.weights.weights import manifest_text
+from sparkwright.plan.release.bundle import checkpoint_folder
 from tests.makers.docker import config_of
 from tests.makers.fetching import NAME, Spark
 from tests.makers.images import FILES, ID, NAMED, REFERENCE, Side, side

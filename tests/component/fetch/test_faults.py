@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sparkwright.weights.weights import parse_folders
+from sparkwright.artifacts.weights.weights import parse_folders
 from tests.clock import patience
 from tests.component.servers import until
 from tests.lab import hub

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.release.resolve import resolve_checkpoint
+from sparkwright.plan.release.resolve import resolve_checkpoint
 from tests.component.servers import serving, until
 from tests.lab import hub
 from tests.lab.hub.server import Hub

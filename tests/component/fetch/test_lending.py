@@ -5,8 +5,8 @@ from urllib.parse import quote
 
 import pytest
 
-from host.weights.checkpoint import LARGEST_RECORD, Record
-from sparkwright.weights.facts import WeightFolders
+from host.artifacts.weights.checkpoint import LARGEST_RECORD, Record
+from sparkwright.artifacts.weights.facts import WeightFolders
 from tests.clock import patience
 from tests.makers.fetching import NAME, Spark
 from tests.makers.share import Lender, lending

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.weights.weights import manifest_text
+from sparkwright.artifacts.weights.weights import manifest_text
 from tests.clock import patience
 from tests.component.servers import until
 from tests.makers.fetching import NAME, SIZE, Spark

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from sparkwright.release.programs import program
+from sparkwright.plan.release.programs import program
 from tests.clock import patience
 from tests.component.door.running import haproxy
 from tests.makers.gateway import KEYS
@@ -24,7 +24,7 @@ TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "
 
 def test_it_says_what_it_is_for(python: Path, tmp_path: Path) -> None:
     archive = tmp_path / "gateway"
-    archive.write_bytes(program("host.gateway.gateway"))
+    archive.write_bytes(program("host.door.gateway.gateway"))
     done = subprocess.run(
         [python, "-B", archive, "--help"], capture_output=True, text=True, check=True
     )

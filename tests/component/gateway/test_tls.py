@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from sparkwright.declared.fleet.settings import Settings
 from sparkwright.door.certificates import server_certificate, server_names
-from sparkwright.fleet.settings import Settings
-from sparkwright.gateway.files import BEHIND
+from sparkwright.door.gateway.files import BEHIND
 from tests.clock import patience
 from tests.component.door.running import haproxy
 from tests.component.servers import free_port

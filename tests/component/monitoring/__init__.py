@@ -2,4 +2,4 @@
 
 from pathlib import Path
 
-FILES = Path(__file__).parents[3] / "files" / "host" / "monitoring"
+FILES = Path(__file__).parents[3] / "files" / "host" / "insight" / "monitoring"

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from host.monitoring import metrics
-from sparkwright.fleet.file import load_fleet
-from sparkwright.fleet.fleet import Fleet
-from sparkwright.fleet.settings import Settings
-from sparkwright.monitoring.command import door_chains
-from sparkwright.monitoring.targets import ScrapeTarget, targets
-from sparkwright.recipe.loader import recipe_names
+from host.insight.monitoring import metrics
+from sparkwright.cli.monitoring import door_chains
+from sparkwright.declared.fleet.file import load_fleet
+from sparkwright.declared.fleet.fleet import Fleet
+from sparkwright.declared.fleet.settings import Settings
+from sparkwright.declared.recipe.loader import recipe_names
+from sparkwright.insight.monitoring.targets import ScrapeTarget, targets
 from tests.clock import patience
 from tests.component.monitoring import FILES
 

@@ -11,7 +11,7 @@ import yaml
 
 from sparkwright.common.errors import PlanError
 from sparkwright.door.keys import make_keys
-from sparkwright.monitoring.targets import monitoring_files, prometheus_config
+from sparkwright.insight.monitoring.targets import monitoring_files, prometheus_config
 from tests.commands import sparkwright
 from tests.component.monitoring.given import (
     DASHBOARD,

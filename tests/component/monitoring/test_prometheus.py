@@ -15,8 +15,8 @@ from urllib.request import urlopen
 import pytest
 
 from sparkwright.door.certificates import read_certificate
-from sparkwright.monitoring.node_exporter import exporter_defaults
-from sparkwright.monitoring.targets import monitoring_files
+from sparkwright.insight.monitoring.node_exporter import exporter_defaults
+from sparkwright.insight.monitoring.targets import monitoring_files
 from tests.clock import patience
 from tests.component.door.running import Running, haproxy
 from tests.component.monitoring.given import QUERIES, doors, tools, worker, write_metrics

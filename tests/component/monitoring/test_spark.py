@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from host.door.door import Door
-from host.monitoring import metrics
+from host.insight.monitoring import metrics
 from tests.component.monitoring.given import worker, write_metrics
 from tests.component.servers import free_port
 from tests.programs import host_program

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from host.common.seat import SOCKETS
-from sparkwright.release.container import CONTAINER_OPTIONS
+from sparkwright.plan.release.container import CONTAINER_OPTIONS
 from tests.clock import patience
 from tests.component.servers import until
 from tests.component.switch import systemctl
@@ -27,7 +27,7 @@ _PROGRAM = """
 import json, subprocess, sys
 from pathlib import Path
 from host.door import door
-from host.switch import candidate, check, commit, switch
+from host.engine.switch import candidate, check, commit, switch
 from tests.component.switch import systemctl
 state, changed = Path(sys.argv.pop(1)), json.loads(sys.argv.pop(1))
 for name, value in changed.items():

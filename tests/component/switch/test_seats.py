@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from host.common import seat
-from host.switch.units import release_of
+from host.engine.switch.units import release_of
 from tests.component.servers import until
 from tests.component.switch.conftest import NEW, OLD, OTHER, Spark
 

@@ -1,6 +1,6 @@
 """`vllm bench serve`: asks a server as vLLM's tool does, and writes down what it saw.
 
-It has nothing of the tool but what files/host/benchmark/bench_tool.py uses.
+It has nothing of the tool but what files/host/insight/benchmark/bench_tool.py uses.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from typing import Any
 
 def main() -> None:
     """Ask all requests, and write the result as JSON."""
-    # Imported as late as by the tool, which has it of files/host/benchmark/bench_tool.py.
+    # Imported as late as by the tool, which has it of files/host/insight/benchmark/bench_tool.py.
     import pandas
 
     parser = argparse.ArgumentParser()

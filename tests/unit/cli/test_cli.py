@@ -12,8 +12,8 @@ from sparkwright.cli import run, start
 from sparkwright.cli.logs import chosen_spark, ssh_words
 from sparkwright.cli.main import cli
 from sparkwright.common.errors import PlanError
-from sparkwright.fleet.fleet import Fleet, Replica, Spark
-from sparkwright.rollout.runs import Runs
+from sparkwright.declared.fleet.fleet import Fleet, Replica, Spark
+from sparkwright.upkeep.rollout.runs import Runs
 from tests.makers.shell import program, shell
 
 PROJECT = Path(__file__).parents[3]
@@ -72,7 +72,7 @@ def test_a_rollout_is_many_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         return 1
 
     monkeypatch.chdir(PROJECT)
-    monkeypatch.setattr("sparkwright.rollout.command.roll_out", roll_out)
+    monkeypatch.setattr("sparkwright.upkeep.rollout.command.roll_out", roll_out)
     line = "rollout --soak 0.5 --force a,b -y --limit a --exclude b --data trial_seconds=3"
     assert CliRunner().invoke(cli, line.split()).exit_code == 1
     words = ["--limit", "a", "--exclude", "b"], ["--data", "trial_seconds=3"]

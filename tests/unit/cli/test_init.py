@@ -12,15 +12,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sparkwright.cli import init as module
+from sparkwright.cli import look as look_module
+from sparkwright.cli import new_site as site
+from sparkwright.cli.choice import offers
 from sparkwright.cli.main import cli
 from sparkwright.common.hardware import HARDWARE
-from sparkwright.fleet.file import load_fleet
-from sparkwright.fleet.fleet import Fleet, Spark
-from sparkwright.host.survey import Survey
-from sparkwright.recipe.loader import load_recipe, recipe_names
-from sparkwright.site import look as look_module
-from sparkwright.site import site
-from sparkwright.site.choice import offers
+from sparkwright.declared.fleet.file import load_fleet
+from sparkwright.declared.fleet.fleet import Fleet, Spark
+from sparkwright.declared.recipe.loader import load_recipe, recipe_names
+from sparkwright.machine.host.survey import Survey
 from tests.makers.preflight import FIT as SPARK
 
 

@@ -29,8 +29,8 @@ MAY = {
     "sparkwright/cli/main.py",  # "Runs: …"
     "sparkwright/cli/init.py",
     "sparkwright/common/command_line.py",
-    "sparkwright/inventory/groups.py",
-    "sparkwright/drift/deploy.py",
+    "sparkwright/run/inventory/groups.py",
+    "sparkwright/insight/drift/deploy.py",
 }
 
 

@@ -10,13 +10,13 @@ import pytest
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import content_of
+from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.door import keys_file
-from sparkwright.inventory.groups import load
-from sparkwright.inventory.logins import check_logins
-from sparkwright.recipe.loader import load_recipe
-from sparkwright.release.bundle import read_bundle
-from sparkwright.release.lock import read_lock
-from sparkwright.release.registry_login import login_of
+from sparkwright.plan.release.bundle import read_bundle
+from sparkwright.plan.release.lock import read_lock
+from sparkwright.plan.release.registry_login import login_of
+from sparkwright.run.inventory.groups import load
+from sparkwright.run.inventory.logins import check_logins
 
 
 def _pipe(path: Path) -> None:

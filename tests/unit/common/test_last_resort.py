@@ -11,7 +11,7 @@ import pytest
 from sparkwright.common.errors import PlanError
 from sparkwright.common.last_resort import command, guarded
 from sparkwright.door.key import Key
-from sparkwright.release.registry_login import RegistryLogin
+from sparkwright.plan.release.registry_login import RegistryLogin
 
 
 def raising(error: BaseException) -> Callable[[], int]:

@@ -12,10 +12,10 @@ from sparkwright.common import placed
 from sparkwright.common.files import Directory, Entry, ManagedFile, Symlink
 from sparkwright.common.operations import look
 from sparkwright.common.placed import FILES, Folder, Outside, removal_table
-from sparkwright.host.deploy import folders
-from sparkwright.host.operations.files import managed_files
-from sparkwright.host.operations.packages import install
-from sparkwright.host.operations.services import sysctl
+from sparkwright.machine.host.deploy import folders
+from sparkwright.machine.host.operations.files import managed_files
+from sparkwright.machine.host.operations.packages import install
+from sparkwright.machine.host.operations.services import sysctl
 from tests.makers.recipe import problems
 from tests.unit.driven import fake_host, this_machine
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.causes.log_causes import from_log
+from sparkwright.plan.causes.log_causes import from_log
 from tests.unit.docs.pages import DOCS, PROJECT, fences
 
 PAGE = (DOCS / "troubleshooting.md").read_text()

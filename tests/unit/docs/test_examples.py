@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from sparkwright.common.errors import PlanError
-from sparkwright.fleet.file import load_fleet
-from sparkwright.recipe.loader import load_recipe, recipe_names
+from sparkwright.declared.fleet.file import load_fleet
+from sparkwright.declared.recipe.loader import load_recipe, recipe_names
 from tests.unit.docs.pages import PAGES, PROJECT, fences
 
 BLOCKS = [

@@ -12,19 +12,19 @@ import pytest
 import yaml
 
 from host.engine import crash_guard
-from host.switch.candidate import MARGIN
-from sparkwright.causes.thresholds import EARLYOOM, FAULT_MHZ, FAULT_WATTS, MEMORY_LOW
+from host.engine.switch.candidate import MARGIN
 from sparkwright.cli.main import cli
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.common.ports import EXPORTER_PORT, METRICS_PORT
+from sparkwright.declared.fleet.file import load_fleet
+from sparkwright.declared.fleet.fleet import Gateway, Replica
+from sparkwright.declared.fleet.settings import LONGEST_HOLD, Settings
+from sparkwright.declared.recipe.loader import load_recipe, recipe_names
 from sparkwright.door.authority import LIFE, RENEWAL
-from sparkwright.fleet.file import load_fleet
-from sparkwright.fleet.fleet import Gateway, Replica
-from sparkwright.fleet.settings import LONGEST_HOLD, Settings
-from sparkwright.memory.check import LEAST, WANTED
-from sparkwright.preflight.preflight import IMAGE_DISK_FACTOR, UNPACKED
-from sparkwright.recipe.loader import load_recipe, recipe_names
+from sparkwright.machine.preflight.preflight import IMAGE_DISK_FACTOR, UNPACKED
+from sparkwright.plan.causes.thresholds import EARLYOOM, FAULT_MHZ, FAULT_WATTS, MEMORY_LOW
+from sparkwright.plan.memory.check import LEAST, WANTED
 from sparkwright.run.lease_state import SILENCE
 from tests.docs.runs import IMAGE, weights
 from tests.lab.engine_image import VLLM
@@ -33,7 +33,7 @@ from tests.unit.docs.pages import DOCS, PAGES, PROJECT, fences
 SETTINGS = Settings()
 ALERTS = {
     rule["alert"]: rule
-    for group in yaml.safe_load((PROJECT / "files/host/monitoring/alerts.yml").read_text())[
+    for group in yaml.safe_load((PROJECT / "files/host/insight/monitoring/alerts.yml").read_text())[
         "groups"
     ]
     for rule in group["rules"]
@@ -41,7 +41,9 @@ ALERTS = {
 NAMED = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 NAMED += ["eleven", "twelve", "thirteen", "fourteen", "fifteen"]
 
-RELEASES = yaml.safe_load((PROJECT / "sparkwright/recipe/vllm_names.yaml").read_text())["releases"]
+RELEASES = yaml.safe_load((PROJECT / "sparkwright/declared/recipe/vllm_names.yaml").read_text())[
+    "releases"
+]
 
 # The changelog has former values; a recorded run is what it was.
 TEXTS = {

@@ -9,6 +9,7 @@ import pytest
 from cryptography import x509
 
 from sparkwright.common.errors import PlanError
+from sparkwright.declared.fleet.settings import Settings
 from sparkwright.door.authority import AUTHORITY_LIFE, LIFE, RENEWAL, is_due, new_authority, signed
 from sparkwright.door.certificates import (
     Certificate,
@@ -16,7 +17,6 @@ from sparkwright.door.certificates import (
     server_certificate,
     server_names,
 )
-from sparkwright.fleet.settings import Settings
 
 NOW = datetime.now(UTC)
 NAMES = ("spark-a", "192.168.1.20")

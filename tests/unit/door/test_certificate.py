@@ -14,13 +14,13 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509 import load_pem_x509_certificate
 
 from sparkwright.common.errors import PlanError
+from sparkwright.declared.fleet.settings import Settings
 from sparkwright.door.certificates import (
     chains,
     parse_certificate,
     read_certificate,
     server_certificate,
 )
-from sparkwright.fleet.settings import Settings
 from tests.unit.certificates import certificate, private_key, written
 
 NOW = datetime.now(UTC)

@@ -8,9 +8,9 @@ import pytest
 
 from sparkwright.common.files import Directory, ManagedFile
 from sparkwright.common.render import unit_file
+from sparkwright.declared.fleet.settings import Settings
 from sparkwright.door.door import DoorPlan, mark
 from sparkwright.door.operations import door, no_door
-from sparkwright.fleet.settings import Settings
 from tests.makers.door import named, own_certificate
 from tests.unit.driven import Driven, fake_host, said_of_file
 from tests.unit.units import said_of_units

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.door import deploy, keys_command
+from sparkwright.declared.fleet import keys_command
+from sparkwright.door import deploy
 from sparkwright.door.key import Key
 from sparkwright.door.keys import (
     api_keys,

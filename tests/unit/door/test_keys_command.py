@@ -8,10 +8,10 @@ import pytest
 
 from sparkwright.common import terminal
 from sparkwright.common.errors import PlanError
-from sparkwright.door import keys_command
+from sparkwright.declared.fleet import keys_command
+from sparkwright.declared.fleet.file import load_fleet
+from sparkwright.declared.recipe.loader import recipe_names
 from sparkwright.door.keys import api_keys, has_keys, keys_path, named_key
-from sparkwright.fleet.file import load_fleet
-from sparkwright.recipe.loader import recipe_names
 from tests.commands import sparkwright
 from tests.makers.door import KEY
 

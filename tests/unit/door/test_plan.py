@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from sparkwright.declared.fleet.settings import LONGEST_HOLD, settings_of
+from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.declared.recipe.recipe import BySparks
 from sparkwright.door.door import mark
 from sparkwright.door.state import DoorState, parse_door
-from sparkwright.fleet.settings import LONGEST_HOLD, settings_of
-from sparkwright.host.units import UnitState
-from sparkwright.recipe.loader import load_recipe
-from sparkwright.recipe.recipe import BySparks
+from sparkwright.machine.host.units import UnitState
 from tests.makers.door import KEY, OTHER, files, own_certificate, plan
 from tests.unit.units import said_of_units
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sparkwright.common.host_output import sections
+from sparkwright.declared.recipe.questions import example, shortest
 from sparkwright.engine.engine import (
     engine_differences,
     engine_script,
@@ -15,7 +16,6 @@ from sparkwright.engine.engine import (
     problem,
     seats_script,
 )
-from sparkwright.recipe.questions import example, shortest
 
 OUTPUT = """\
 @@current

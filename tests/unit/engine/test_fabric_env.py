@@ -7,7 +7,7 @@ import pytest
 from host.engine import peer_link
 from host.engine.fabric_env import fabric_environment, netdevs
 from sparkwright.common.ports import LINK_PORT
-from sparkwright.release.command import FABRIC_ENVIRONMENT
+from sparkwright.plan.release.command import FABRIC_ENVIRONMENT
 
 FOUND = {"192.168.100.11": "enp1s0f0np0", "192.168.101.11": "enP2p1s0f0np0"}
 DEVICES = {"enp1s0f0np0": "rocep1s0f0", "enP2p1s0f0np0": "roceP2p1s0f0"}

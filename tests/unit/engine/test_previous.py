@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from host.switch.state import find_previous, fits_beside, has_head
+from host.engine.switch.state import find_previous, fits_beside, has_head
 
 ALONE: dict[str, Any] = {"fabric": [], "rank": 0}
 PAIR: dict[str, Any] = ALONE | {"fabric": [["a", "b"], ["c", "d"]]}

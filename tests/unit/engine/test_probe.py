@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from host.common import probe
-from sparkwright.recipe.loader import load_recipe
+from sparkwright.declared.recipe.loader import load_recipe
 from tests.unit.engine.virtual_time import now, run
 
 TOKEN = "token"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from host.switch.check import DISK, Refusal, check
+from host.engine.switch.check import DISK, Refusal, check
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -24,7 +24,7 @@ def test_every_disk_that_an_engine_writes_to_has_room(
     (release / "release.json").write_text(json.dumps({"port": 1, "checkpoints": {}}))
     (release / "bin").mkdir()
     (release / "bin/engine").touch()
-    monkeypatch.setattr("host.switch.check.DOCKER", docker)
+    monkeypatch.setattr("host.engine.switch.check.DOCKER", docker)
     monkeypatch.setattr(
         shutil, "disk_usage", lambda path: Usage(0, 0, DISK - (path == tmp_path / full))
     )

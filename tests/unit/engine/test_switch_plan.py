@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sparkwright.common.hardware import GIB, HARDWARE
+from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.engine.switch import (
     MemoryState,
     Outcome,
@@ -17,11 +18,10 @@ from sparkwright.engine.switch import (
     parse_memory,
     progress_line,
 )
-from sparkwright.memory.check import LEAST
-from sparkwright.memory.known_checkpoints import nominal_load
-from sparkwright.memory.plan import HOST
-from sparkwright.recipe.loader import load_recipe
-from sparkwright.rollback.history import History, obstacle, parse_history
+from sparkwright.plan.memory.check import LEAST
+from sparkwright.plan.memory.known_checkpoints import nominal_load
+from sparkwright.plan.memory.plan import HOST
+from sparkwright.upkeep.rollback.history import History, obstacle, parse_history
 
 SPARK = MemoryState(total=int(121.7 * GIB), available=int(115 * GIB), gpu_free=None)
 

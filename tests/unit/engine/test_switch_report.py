@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from host.switch.report import Report
+from host.engine.switch.report import Report
 
 
 def test_a_phase_without_figures_has_none(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 PROGRAM = """
 import sys
 sys.dont_write_bytecode = True
-import sparkwright.inventory
+import sparkwright.run.inventory
 print(sys.dont_write_bytecode)
 """
 

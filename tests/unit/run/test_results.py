@@ -8,7 +8,7 @@ import pytest
 from pyinfra.api.state import StateStage
 
 from sparkwright.common.difference import Difference
-from sparkwright.drift import deploy as drift
+from sparkwright.insight.drift import deploy as drift
 from sparkwright.run import failures, report
 from sparkwright.run.lease_state import holder
 

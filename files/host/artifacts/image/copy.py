@@ -1,0 +1,145 @@
+"""copy-image ROOT: have Docker hold the image of ROOT/manifests/image-copy.json.
+
+It comes from the head of a pair, which sends what its Docker saves, or from ROOT/bundle. Each part
+is passed on to Docker at once, so that nothing is kept on the disk on the way; a copy that was cut
+begins again.
+Exit status: 0 the image is here, 1 it is not; ROOT/jobs/image-copy.json says why.
+"""
+
+import json
+import shutil
+import socket
+import tarfile
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+from host.artifacts.image.archive import MANIFEST, Saved, bundled, read, refused
+from host.artifacts.image.load import LARGEST_TEXT, PART, ImageLoad, Member
+from host.common.command_line import words
+from host.common.progress import JobError, Progress
+from host.common.retry import RetryableError, retry, run_job
+
+# Seconds of silence while the head's Docker may put the layers together. That the head is there is
+# known in a fraction of it: by keep-alive packets, the first after IDLE seconds.
+PATIENCE, IDLE, PROBES = 900, 5, 3
+REMEDY = "look at fabric-image.socket on that Spark, and at the cable; then run again"
+
+
+class Header(tarfile.TarInfo):
+    """A header of an archive that another has made: those that tarfile reads whole are bounded."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "Header":
+        """Return the header of a block."""
+        found = super().frombuf(buf, encoding, errors)
+        if found.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) and found.size > LARGEST_TEXT:
+            raise refused(f"a header of {found.size} bytes")
+        return found
+
+
+def sent(stream: IO[bytes], origin: str) -> Iterator[Member]:
+    """Yield the files that a head sends.
+
+    Raises:
+        JobError: It sends no archive of plain files.
+        RetryableError: It ended early.
+    """
+    is_whole = False
+    try:
+        with tarfile.open(fileobj=stream, mode="r|", bufsize=PART, tarinfo=Header) as archive:
+            for found in archive:
+                is_whole |= found.name == MANIFEST
+                content = archive.extractfile(found) if found.isreg() else None
+                if content:
+                    yield Member(origin, found.name, found.size, content)
+                elif not found.isdir():
+                    raise refused(f"{found.name[:200]!a} is no plain file")
+    except (OSError, tarfile.TarError) as error:
+        raise RetryableError(f"{origin} ended early ({error})") from error
+    if not is_whole:
+        raise RetryableError(f"{origin} ended early, without {MANIFEST}")
+
+
+@contextmanager
+def from_head(address: str, port: int) -> Iterator[Iterator[Member]]:
+    """Have the files that a head sends, once for each connection."""
+    try:
+        connection = socket.create_connection((address, port), IDLE * PROBES)
+    except OSError as error:
+        why = error.strerror or error
+        raise RetryableError(f"no answer from {address}:{port} ({why})") from error
+    with connection:
+        connection.settimeout(PATIENCE)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL):
+            connection.setsockopt(socket.IPPROTO_TCP, option, IDLE)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
+        with connection.makefile("rb") as stream:
+            yield sent(stream, f"the image of {address}")
+
+
+def in_bundle(folder: Path, blobs: Mapping[str, int]) -> Iterator[Member]:
+    """Yield the parts of an image that a bundle has brought.
+
+    Raises:
+        JobError: One is missing or has another size.
+    """
+    for path, size in blobs.items():
+        place = folder / path
+        try:
+            with place.open("rb") as content:
+                if (found := place.stat().st_size) != size:
+                    raise OSError(0, f"it has {found} bytes instead of {size}")
+                yield Member(str(place), path, size, content)
+        except OSError as error:
+            raise JobError(
+                f"{place}: {error.strerror}: delete it, and run again, to send it anew."
+            ) from None
+
+
+def judged(
+    reference: str, ids: Collection[str], texts: Mapping[str, bytes], blobs: Collection[str]
+) -> Saved:
+    """Return the names and layers that Docker gets for an image that the head has sent.
+
+    Raises:
+        JobError: It is not the one that the head should have.
+    """
+    saved = read(texts, blobs, ids)
+    if not saved.ids:
+        meaning = (
+            "it has another image than the lock: "
+            "refresh the lock (sparkwright lock --refresh), and run again"
+            if "@" in reference
+            else "it has built another meanwhile: run again"
+        )
+        raise JobError(f"The head does not send {reference}, {meaning}.")
+    return saved
+
+
+def main(root: Path) -> None:
+    """Do the job; every end but success is raised."""
+    orders: dict[str, Any] = json.loads((root / "manifests/image-copy.json").read_text("utf-8"))
+    references: list[str] = orders["images"]
+    load = ImageLoad(references, orders["size"], shutil.disk_usage(root).free)
+
+    def attempt() -> None:
+        if "bundle" in orders:
+            image = orders["bundle"]
+            members = in_bundle(root / "bundle/images", image["blobs"])
+            load.give(members, lambda texts, blobs: bundled(image))
+            return
+        with from_head(*orders["source"]) as members:
+            load.give(members, partial(judged, references[0], orders["ids"]))
+
+    with Progress(root / "jobs/image-copy.json", load.measure) as progress:
+        retry(attempt, lambda: 0, progress, references[0], REMEDY)
+
+
+def command() -> None:
+    """Copies the image that the manifest names."""
+    (root,) = words(__doc__, "ROOT")
+    run_job(lambda: main(Path(root)))

@@ -1,0 +1,253 @@
+"""A folder that holds exactly the files that it should, each with the right hash."""
+
+import errno
+import json
+import os
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from pathlib import Path
+from threading import Lock
+from typing import Any, Protocol
+
+from host.artifacts.weights.hashing_file import File
+from host.common.atomic import replace
+from host.common.log import log
+from host.common.progress import JobError
+
+# A file that arrives damaged this often is damaged at its source, or this machine's memory is bad.
+DAMAGES = 3
+
+RECORD = ".sparkwright.json"
+PARTIAL = ".sparkwright-partial"
+SET_ASIDE = ".sparkwright-set-aside"
+# Bytes of a record: that of 10,000 files has 2 MB.
+LARGEST_RECORD = 4 * 1024 * 1024
+# In the folder, as who fetches may write nowhere else.
+REPORT = ".sparkwright-progress.json"
+
+
+class Source(Protocol):
+    """Where files come from: its name for people, the phase of a job, and files at a time."""
+
+    name: str
+    phase: str
+    connections: int
+
+    def fetch(self, file: File, partial: Path) -> str:
+        """Append to a partial file what it lacks; return the hash of the whole.
+
+        Raises:
+            JobError: it cannot be had.
+        """
+        ...
+
+
+def open_below(base: Path, path: str) -> int:
+    """Open a file below a folder, along no link below it.
+
+    Raises:
+        OSError: there is no such file, or a link is in the way.
+    """
+    parts = path.split("/")
+    if {"", ".", ".."} & {*parts}:
+        raise OSError(errno.EINVAL, "no path below the folder")
+    here = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for depth, part in enumerate(parts, 1):
+        kind = os.O_NONBLOCK if depth == len(parts) else os.O_DIRECTORY
+        try:
+            found = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | kind, dir_fd=here)
+        finally:
+            os.close(here)
+        here = found
+    if not stat.S_ISREG(os.fstat(here).st_mode):
+        os.close(here)
+        raise OSError(errno.EINVAL, "no file")
+    return here
+
+
+def read_record(folder: Path) -> dict[str, dict[str, Any]] | None:
+    """Return the entries of a folder's record by path; None if there is none.
+
+    Whoever fetches can have written anything there: what is no entry is left out.
+    """
+    try:
+        with os.fdopen(open_below(folder, RECORD), "rb") as content:
+            text = content.read(LARGEST_RECORD + 1)
+        if len(text) > LARGEST_RECORD:
+            return None
+        files = json.loads(text)["files"].items()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return {path: entry for path, entry in files if _is_entry(entry)}
+
+
+def entry_of(found: os.stat_result, digest: str) -> dict[str, Any]:
+    """Return the entry of a file: its hash, and what shows that it has not changed since."""
+    return {
+        "size": found.st_size,
+        "mtime_ns": found.st_mtime_ns,
+        "inode": found.st_ino,
+        "hash": digest,
+    }
+
+
+def _is_entry(entry: Any) -> bool:
+    kinds = {"size": int, "mtime_ns": int, "inode": int, "hash": str}
+    return isinstance(entry, dict) and {key: type(each) for key, each in entry.items()} == kinds
+
+
+class Record:
+    """The files that were verified, each with what shows that it has not changed since."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / RECORD
+        self._lock = Lock()
+        self._files = read_record(folder) or {}
+
+    def digest(self, path: str, file: Path) -> str | None:
+        """Return the hash that was computed of a file; None if it has changed since, or is new."""
+        entry = self._files.get(path, {})
+        return entry["hash"] if entry == entry_of(file.stat(), entry.get("hash", "")) else None
+
+    def add(self, path: str, file: Path, digest: str) -> None:
+        """Note a file whose hash was computed just now."""
+        with self._lock:
+            self._files[path] = entry_of(file.stat(), digest)
+            replace(self._path, json.dumps({"files": self._files}, sort_keys=True) + "\n")
+
+
+class LocalCheckpoint:
+    """A checkpoint in its folder: the files that it must have, and those that it has."""
+
+    def __init__(self, folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
+        self.folder = folder
+        self.files = {
+            path: File(path, file["size"], file.get("sha256") or file["git"])
+            for path, file in files.items()
+        }
+        self.record = Record(folder)
+        self.verified: set[str] = set()
+        self._to_check = self._checked = 0
+        self._is_verified = False
+        self._moving = "downloading"
+
+    def measure(self) -> tuple[str, int, int]:
+        """Return phase, bytes done and bytes in total."""
+        if not self._is_verified:
+            return "verifying", self._checked, self._to_check
+        total = sum(file.size for file in self.files.values())
+        here = sum(
+            file.size if path in self.verified else self._fetched(file)
+            for path, file in self.files.items()
+        )
+        return (self._moving if here < total else "verifying"), here, total
+
+    def verify(self) -> None:
+        """Keep verified files, remove wrong ones, and set aside those that are none of its own."""
+        for path in list(self._unexpected()):
+            self._set_aside(path)
+        unverified = [file for file in self.files.values() if self._needs_hash(file)]
+        self._to_check = sum(file.size for file in unverified)
+        for file in unverified:
+            place = self.folder / file.path
+            self._keep(file, place, file.digest_of(place, self._count))
+        self._is_verified = True
+
+    def fetch(self, source: Source) -> None:
+        """Fetch the missing files, several at a time, the largest first."""
+        self._moving = source.phase
+        missing = [file for path, file in self.files.items() if path not in self.verified]
+        missing.sort(key=lambda file: -file.size)
+        self._check_space(missing)
+        pool = ThreadPoolExecutor(source.connections)
+        jobs = [pool.submit(self._fetch_file, file, source) for file in missing]
+        done, _ = wait(jobs, return_when=FIRST_EXCEPTION)
+        # After a failure others may still have gigabytes to go: the process ends without them.
+        pool.shutdown(wait=False, cancel_futures=True)
+        for job in done:
+            job.result()
+        shutil.rmtree(self.folder / PARTIAL, ignore_errors=True)
+
+    def _unexpected(self) -> Iterator[str]:
+        for file in self.folder.rglob("*"):
+            path = file.relative_to(self.folder).as_posix()
+            known = path in self.files or path.startswith(".")
+            if not known and (file.is_symlink() or file.is_file()):
+                yield path
+
+    def _set_aside(self, path: str) -> None:
+        aside = self.folder / SET_ASIDE / path
+        aside.parent.mkdir(parents=True, exist_ok=True)
+        (self.folder / path).replace(aside)
+        log(f"{path} is not part of the checkpoint: moved to {aside}")
+
+    def _needs_hash(self, file: File) -> bool:
+        """Tell whether a file must be hashed; remove it where its size is wrong."""
+        place = self.folder / file.path
+        if place.is_dir() and not place.is_symlink():
+            raise JobError(f"{place} is a folder where the checkpoint has a file: move it away.")
+        if place.is_symlink() or not place.exists():
+            place.unlink(missing_ok=True)
+        elif self.record.digest(file.path, place) == file.digest:
+            if (size := place.stat().st_size) != file.size:
+                raise JobError(
+                    f"{file.path} has {size} bytes and the hash of the lock, which says {file.size}"
+                    " bytes: get the lock back (git checkout), and run again."
+                )
+            self.verified.add(file.path)
+        elif place.stat().st_size == file.size:
+            return True
+        else:
+            place.unlink()
+        return False
+
+    def _check_space(self, missing: list[File]) -> None:
+        need = sum(file.size - self._fetched(file) for file in missing)
+        free = shutil.disk_usage(self.folder).free
+        if need > free:
+            raise JobError(
+                f"{need / 1e9:.2f} GB are still to be fetched, and {free / 1e9:.2f} GB are free "
+                f"on the disk of {self.folder}: free some space, and run again."
+            )
+
+    def _fetch_file(self, file: File, source: Source) -> None:
+        partial = self._partial(file)
+        partial.parent.mkdir(exist_ok=True)
+        for damages in range(1, DAMAGES + 1):
+            if self._keep(file, partial, source.fetch(file, partial)):
+                return
+            log(f"{file.path} arrived damaged ({damages} of {DAMAGES} times)")
+        raise JobError(
+            f"{file.path} of {source.name} arrived with a wrong hash {DAMAGES} times: the copy "
+            "there differs from the lock, or this machine's memory or disk damages data."
+        )
+
+    def _keep(self, file: File, found: Path, digest: str) -> bool:
+        """Put a file in place if its hash is right, and note it; remove it otherwise."""
+        if digest != file.digest:
+            found.unlink()
+            return False
+        with found.open("rb") as content:
+            os.fsync(content.fileno())
+        place = self.folder / file.path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        found.replace(place)
+        self.record.add(file.path, place, digest)
+        self.verified.add(file.path)
+        return True
+
+    def _count(self, seen: int) -> None:
+        self._checked += seen
+
+    def _partial(self, file: File) -> Path:
+        """Return the place of a partial file, whose name has the hash of the whole in it."""
+        return self.folder / PARTIAL / f"{file.digest[:16]}-{file.path.replace('/', '%')}"
+
+    def _fetched(self, file: File) -> int:
+        """Return the bytes of a partial file."""
+        try:
+            return min(self._partial(file).stat().st_size, file.size)
+        except FileNotFoundError:
+            return 0

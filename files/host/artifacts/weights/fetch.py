@@ -1,0 +1,47 @@
+"""fetch-weights ROOT FOLDER: make ROOT/FOLDER what ROOT/manifests/FOLDER.json says.
+
+Fetches only what is missing or wrong: from the other Spark of a pair, or from the hub at the pinned
+commit or the bundle in its place; before that from other folders of this Spark, which that file
+names. Resumes what was begun; verifies everything by hash. The folder holds nothing else
+afterwards, but for names that start with a dot: other files are moved to
+FOLDER/.sparkwright-set-aside.
+Exit status: 0 the folder is right, 1 it is not; FOLDER/.sparkwright-progress.json says why.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from host.artifacts.weights.checkpoint import REPORT, LocalCheckpoint, Source
+from host.artifacts.weights.folder_source import BundleSource, FolderSource
+from host.artifacts.weights.hub import Repository
+from host.artifacts.weights.link import elsewhere
+from host.artifacts.weights.peer_source import PeerSource
+from host.common.command_line import words
+from host.common.progress import Progress
+from host.common.retry import run_job
+
+
+def source(root: Path, manifest: dict[str, Any], progress: Progress) -> Source:
+    """Return what a manifest names: the other Spark of a pair, a bundle, or the hub."""
+    if "source" in manifest:
+        return PeerSource(manifest["source"], progress)
+    if "bundle" in manifest:
+        return BundleSource(root / manifest["bundle"])
+    return Repository(manifest["endpoint"], manifest["repo"], manifest["commit"], progress)
+
+
+def main(root: Path, name: str) -> None:
+    """Do the job; every end but success is raised."""
+    manifest = json.loads((root / f"manifests/{name}.json").read_text("utf-8"))
+    checkpoint = LocalCheckpoint(root / name, manifest["files"])
+    with Progress(root / name / REPORT, checkpoint.measure) as progress:
+        checkpoint.verify()
+        rest = source(root, manifest, progress)
+        checkpoint.fetch(FolderSource(elsewhere(root, name, manifest), rest, progress))
+
+
+def command() -> None:
+    """Fetches the checkpoint of a folder."""
+    root, folder = words(__doc__, "ROOT", "FOLDER")
+    run_job(lambda: main(Path(root), folder))

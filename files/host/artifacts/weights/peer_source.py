@@ -1,0 +1,102 @@
+"""The share of the other Spark of a pair: files fetched over the fabric, hashed on the way."""
+
+import http.client
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+from host.artifacts.weights.hashing_file import File, ResumableFile, unwritable
+from host.common.progress import JobError, Progress
+from host.common.retry import RetryableError, retry
+
+# Seconds without a byte after which a connection counts as dead.
+PATIENCE = 20
+# Seconds before each further try: a Spark that lost its power is back in less than these.
+DELAYS = (1, 2, *[5] * 35)
+REMEDY = (
+    "look at fabric-share.socket on that Spark, and at the cable; then run again, "
+    "which goes on where this ended"
+)
+
+
+class PeerSource:
+    """A folder that the other Spark lends.
+
+    Args:
+        url: Such as http://192.168.100.11:29502/weights/qwen36-nvfp4.
+    """
+
+    phase = "copying"
+    # While one writes, others receive and hash: so the disk always has something to do.
+    connections = 8
+
+    def __init__(self, url: str, progress: Progress) -> None:
+        self.name = url
+        self._address = urlsplit(url)
+        self._netloc = self._address.netloc
+        self._progress = progress
+
+    def fetch(self, file: File, partial: Path) -> str:
+        """Append to a partial file what it lacks; return the hash of the whole.
+
+        Raises:
+            JobError: No further try can help, or enough of them have failed.
+        """
+        try:
+            with ResumableFile(partial, file) as growing:
+                retry(
+                    lambda: self._attempt(file, growing),
+                    lambda: growing.position,
+                    self._progress,
+                    file.path,
+                    REMEDY,
+                    DELAYS,
+                )
+                return growing.digest
+        except OSError as error:
+            raise unwritable(error, partial) from error
+
+    def _attempt(self, file: File, growing: ResumableFile) -> None:
+        if growing.complete:
+            return
+        connection = http.client.HTTPConnection(self._netloc, timeout=PATIENCE)
+        try:
+            answer = self._asked(connection, file, growing.position)
+            if answer.status == http.client.FORBIDDEN:
+                raise JobError(f"{self._netloc} refuses this Spark: {_text(answer)}.")
+            if answer.status != http.client.PARTIAL_CONTENT:
+                raise RetryableError(f"{self._netloc} says: {_text(answer)}")
+            growing.append(lambda part: _read(answer, part))
+        except (_Broken, EOFError) as error:
+            reason = error.args[0] if error.args else "it ended early"
+            raise RetryableError(f"no whole answer from {self._netloc} ({reason})") from error
+        finally:
+            connection.close()
+
+    def _asked(
+        self, connection: http.client.HTTPConnection, file: File, begin: int
+    ) -> http.client.HTTPResponse:
+        try:
+            address = f"{self._address.path}/{quote(file.path)}?hash={file.digest}"
+            connection.request("GET", address, headers={"Range": f"bytes={begin}-"})
+            return connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            raise RetryableError(f"no answer from {self._netloc} ({_words(error)})") from error
+
+
+class _Broken(Exception):
+    """A connection that failed in the middle: the disk's errors are others."""
+
+
+def _read(answer: http.client.HTTPResponse, part: memoryview) -> int:
+    try:
+        return answer.readinto(part)
+    except (OSError, http.client.HTTPException) as error:
+        raise _Broken(_words(error)) from error
+
+
+def _text(answer: http.client.HTTPResponse) -> str:
+    return answer.read(1000).decode(errors="replace")
+
+
+def _words(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,0 +1,206 @@
+"""metrics ROOT [FILE]: what no node exporter tells of a Spark, its GPU and its engine.
+
+Prints Prometheus' text format. With FILE, that of a node exporter's text collector, writes it there
+instead, and on the head of a pair with what the worker tells of itself over the fabric.
+"""
+
+import json
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from host.common.atomic import replace
+from host.common.seat import SEATS, seat_of
+from host.door.door import Door
+from host.door.haproxy import DoorError
+
+# TCP port of the worker, on its first address of the fabric: fabric-metrics.socket.
+PORT = 29503
+# Seconds for the worker, and for a program of this Spark; a sound one answers within one.
+PATIENCE = 5.0
+# Bytes that a worker may tell; it tells about one thousand.
+MOST = 65536
+
+# Name -> kind and meaning.
+METRICS = {
+    "spark_gpu_clock_hertz": ("gauge", "Clock of the GPU's multiprocessors."),
+    "spark_gpu_power_watts": ("gauge", "Power that the GPU draws."),
+    "spark_gpu_temperature_celsius": ("gauge", "Temperature of the GPU."),
+    "spark_gpu_busy_ratio": ("gauge", "Share of the last second in which the GPU was at work."),
+    "spark_gpu_memory_used_bytes": ("gauge", "Memory of a graphics card in use; a GB10 has none."),
+    "spark_gpu_memory_total_bytes": ("gauge", "Memory of a graphics card; a GB10 has none."),
+    "spark_memory_available_bytes": ("gauge", "Memory of the host that can be had."),
+    "spark_memory_total_bytes": ("gauge", "Memory of the host."),
+    "spark_engine_active": ("gauge", "Whether the engine's unit has begun to serve."),
+    "spark_engine_failed": ("gauge", "Whether the engine's unit has given up."),
+    "spark_engine_restarts_total": ("counter", "Starts of the engine by systemd, after its end."),
+    "spark_door_requests_total": ("counter", "Requests to the door, by the name of their key."),
+    "spark_door_requests_in_flight": ("gauge", "Those in its hands, by the name of their key."),
+    "spark_door_requests_held_total": ("counter", "Those that came while no engine served."),
+    "spark_door_requests_waiting": ("gauge", "Requests that the door holds for an engine."),
+    "spark_door_requests_given_up_total": ("counter", "Those that it held in vain."),
+    "spark_peer_answers": ("gauge", "Whether the other Spark of the pair told of itself."),
+}
+_GPU = "clocks.sm,power.draw,temperature.gpu,utilization.gpu,memory.used,memory.total"
+# What nvidia-smi counts in, in units of Prometheus.
+_UNITS = (1e6, 1.0, 1.0, 0.01, 1024.0**2, 1024.0**2)
+_LINE = re.compile(r'(?P<name>\w+)\{spark="(?P<spark>[\w.-]+)"\} (?P<value>-?[\d.]+(e[+-]?\d+)?)')
+
+
+class Sample(NamedTuple):
+    """One value of a metric, maybe about one key, or about the second of a Spark's replicas."""
+
+    name: str
+    spark: str
+    value: float
+    key: str = ""
+    seat: str = ""
+
+    def __str__(self) -> str:
+        labels = {"spark": self.spark, "key": self.key, "seat": self.seat}
+        shown = ",".join(f'{name}="{value}"' for name, value in labels.items() if value)
+        return f"{self.name}{{{shown}}} {self.value:.12g}"
+
+
+def own(root: Path) -> Iterator[Sample]:
+    """Yield what this Spark tells of itself; what cannot be read is left out."""
+    spark, _ = _place(root)
+    for name, value in (*_gpu(), *_memory()):
+        yield Sample(name, spark, value)
+    for place in (root, *sorted(root.glob(f"{SEATS}/*"))):
+        for name, value in _engine(place):
+            yield Sample(name, spark, value, seat=seat_of(place))
+        for name, value, key in _door(place):
+            yield Sample(name, spark, float(value), key, seat_of(place))
+
+
+def of_peer(root: Path) -> Iterator[Sample]:
+    """Yield what the worker of this head tells; nothing on another Spark."""
+    _, worker = _place(root)
+    if worker is None:
+        return
+    name, address = worker
+    try:
+        found = [*parse(_ask(address), name)]
+    except (OSError, ValueError):
+        found = []
+    yield from found
+    yield Sample("spark_peer_answers", name, float(bool(found)))
+
+
+def parse(text: str, spark: str) -> Iterator[Sample]:
+    """Yield the samples of another Spark's text that are ours, and about that Spark."""
+    for line in filter(None, map(_LINE.fullmatch, text.splitlines())):
+        if line["name"] in METRICS and line["spark"] == spark:
+            yield Sample(line["name"], spark, float(line["value"]))
+
+
+def text_of(samples: Iterable[Sample]) -> str:
+    """Return samples in Prometheus' text format, those of a metric together."""
+    known = list(samples)
+    lines = []
+    for name, (kind, meaning) in METRICS.items():
+        values = [str(each) for each in known if each.name == name]
+        if values:
+            lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}", *values]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _place(root: Path) -> tuple[str, tuple[str, str] | None]:
+    """Return this Spark's name, and on the head of a pair the worker's name and address."""
+    try:
+        unit = json.loads((root / "current" / "unit.json").read_text("utf-8"))
+        sparks, fabric, rank = unit["sparks"], unit["fabric"], unit["rank"]
+        worker = (sparks[1], fabric[1][0]) if fabric and rank == 0 else None
+        return sparks[rank], worker
+    except (OSError, ValueError, LookupError, TypeError):
+        return socket.gethostname(), None
+
+
+def _ask(address: str) -> str:
+    with socket.create_connection((address, PORT), timeout=PATIENCE) as client:
+        parts: list[bytes] = []
+        while (part := client.recv(4096)) and sum(map(len, parts)) < MOST:
+            parts.append(part)
+    return b"".join(parts).decode()
+
+
+def _gpu() -> Iterator[tuple[str, float]]:
+    said = _said("nvidia-smi", f"--query-gpu={_GPU}", "--format=csv,noheader,nounits")
+    names = [name for name in METRICS if name.startswith("spark_gpu_")]
+    gpus = [[*map(_number, line.split(","))] for line in said.splitlines()]
+    gpus = [fields for fields in gpus if len(fields) == len(names)]
+    # The GPU with the most memory, as sparkwright/insight/doctor/gpu.py takes it.
+    best = max(gpus, key=lambda fields: fields[-1] or 0, default=[])
+    for name, number, unit in zip(names, best, _UNITS, strict=False):
+        if number is not None:
+            yield name, number * unit
+
+
+def _number(text: str) -> float | None:
+    """Return what nvidia-smi prints; None for "[N/A]"."""
+    return float(text) if re.fullmatch(r" *-?\d+(\.\d+)? *", text) else None
+
+
+def _memory() -> Iterator[tuple[str, float]]:
+    for line in Path("/proc/meminfo").read_text("utf-8").splitlines():
+        key, _, value = line.partition(":")
+        if key in ("MemAvailable", "MemTotal"):
+            name = key.removeprefix("Mem").lower()
+            yield f"spark_memory_{name}_bytes", float(value.split()[0]) * 1024
+
+
+def _engine(root: Path) -> Iterator[tuple[str, float]]:
+    try:
+        release = (root / "current").readlink().name
+    except OSError:
+        return
+    properties = "--property=ActiveState,NRestarts"
+    said = _said("systemctl", "show", properties, f"vllm@{release}.service")
+    values = dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
+    if "ActiveState" in values:
+        yield "spark_engine_active", float(values["ActiveState"] == "active")
+        yield "spark_engine_failed", float(values["ActiveState"] == "failed")
+    if values.get("NRestarts", "").isdecimal():
+        yield "spark_engine_restarts_total", float(values["NRestarts"])
+
+
+def _door(root: Path) -> Iterator[tuple[str, int, str]]:
+    """Yield name, value and key of each sample of the door; a worker has none."""
+    if not (root / "door").exists():
+        return
+    try:
+        door = Door(root)
+        names, (waiting, given_up) = door.names(), door.held()
+    except (DoorError, OSError):
+        return
+    for key, values in names.items():
+        for name, value in zip(("total", "in_flight", "held_total"), values, strict=True):
+            yield f"spark_door_requests_{name}", value, key
+    yield "spark_door_requests_waiting", waiting, ""
+    yield "spark_door_requests_given_up_total", given_up, ""
+
+
+def _said(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout
+
+
+def command() -> None:
+    """Print or write the metrics, as the command line says."""
+    match sys.argv[1:]:
+        case ["-h" | "--help"]:
+            print(__doc__)
+        case [root]:
+            sys.stdout.write(text_of(own(Path(root))))
+        case [root, file]:
+            replace(Path(file), text_of([*own(Path(root)), *of_peer(Path(root))]))
+        case _:
+            sys.exit(__doc__)

@@ -1,0 +1,155 @@
+"""serve-files ROOT CLIENT…: lend verified files to the Spark at these addresses, and no other.
+
+GET /weights/FOLDER/PATH?hash=HASH is a file of ROOT/FOLDER, while it is as it was when verified.
+The socket comes from systemd. Ends when nobody has asked for a while: systemd starts it again.
+"""
+
+import os
+import re
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import active_count
+from typing import Any, BinaryIO
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from host.artifacts.weights.checkpoint import entry_of, open_below, read_record
+from host.common.command_line import words
+
+# The first socket that systemd passes on.
+LISTENING = 3
+# Seconds without a request after which the program ends.
+IDLE = 120
+# Seconds for which a client may stand still in the middle of a file.
+PATIENCE = 60
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
+_RANGE = re.compile(r"bytes=(\d+)-")
+
+
+class NotLent(Exception):
+    """A refusal to lend something, with the reason that the other Spark shows."""
+
+    def __init__(self, reason: str, status: HTTPStatus = HTTPStatus.NOT_FOUND) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+@contextmanager
+def opened(root: Path, address: str) -> Iterator[tuple[BinaryIO, int]]:
+    """Open the verified file that an address asks for; give its size too.
+
+    Raises:
+        NotLent: It is not there, or not what it was when it was verified.
+    """
+    parts = urlsplit(address)
+    kind, name, path = (*parts.path.strip("/").split("/", 2), "", "")[:3]
+    if kind != "weights" or not _NAME.fullmatch(name):
+        raise NotLent("nothing of that name is lent")
+    path, folder = unquote(path), root / name
+    files = read_record(folder)
+    if files is None:
+        raise NotLent(f"{name} is not here yet")
+    entry = files.get(path)
+    if entry is None or [entry["hash"]] != parse_qs(parts.query).get("hash"):
+        raise NotLent(f"{path} of {name} is not verified here yet")
+    try:
+        descriptor = open_below(folder, path)
+    except OSError as error:
+        raise NotLent(f"{path} of {name} cannot be read here: {error.strerror}") from None
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        found = os.fstat(descriptor)
+        if entry != entry_of(found, entry["hash"]):
+            raise NotLent(f"{path} of {name} was changed here since it was verified")
+        yield file, found.st_size
+
+
+class FileServer(ThreadingHTTPServer):
+    """Serves several requests at once, and knows how long nobody has asked."""
+
+    daemon_threads = True
+    # A look at the clock this often, in seconds.
+    timeout = 2
+
+    def __init__(self, listening: socket.socket, root: Path, clients: list[str]) -> None:
+        address = listening.getsockname()
+        super().__init__(address, Request, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listening
+        self.server_name, self.server_port = address[:2]
+        self.root = root
+        self.clients = clients
+        self._asked = time.time()
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Take a connection."""
+        self._asked = time.time()
+        return super().get_request()
+
+    def idle(self) -> bool:
+        """Tell whether nobody has needed this program for a while: each connection has a thread."""
+        return active_count() == 1 and time.time() - IDLE > self._asked
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Name what went wrong in one line: a client that leaves is no fault of this program."""
+        print(f"{client_address[0]}: {sys.exception()!r}", file=sys.stderr, flush=True)
+
+
+class Request(BaseHTTPRequestHandler):
+    """One connection of the other Spark."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = PATIENCE
+    server: FileServer
+
+    def do_GET(self) -> None:
+        """Send a file from where the client's copy ends."""
+        try:
+            client = self.client_address[0]
+            if client not in self.server.clients:
+                reason = f"lent to {' and '.join(self.server.clients)} only, not to {client}"
+                raise NotLent(reason, HTTPStatus.FORBIDDEN)
+            with opened(self.server.root, self.path) as (file, size):
+                self._send(file, size)
+        except NotLent as refusal:
+            text = str(refusal).encode()
+            self._head(refusal.status, len(text))
+            self.wfile.write(text)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Leave the journal to what goes wrong."""
+
+    def _send(self, file: BinaryIO, size: int) -> None:
+        wanted = _RANGE.fullmatch(self.headers.get("Range", "bytes=0-"))
+        start = int(wanted[1]) if wanted else size + 1
+        if start > size:
+            raise NotLent(f"it has {size} bytes", HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
+        part = f"bytes {start}-{size - 1}/{size}"
+        self._head(HTTPStatus.PARTIAL_CONTENT, size - start, {"Content-Range": part})
+        os.posix_fadvise(file.fileno(), start, 0, os.POSIX_FADV_SEQUENTIAL)
+        if start < size:
+            self.connection.sendfile(file, start)
+
+    def _head(self, status: HTTPStatus, length: int, more: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Length": str(length), **(more or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+
+def main(root: Path, clients: list[str]) -> None:
+    """Serve until nobody asks any more."""
+    with FileServer(socket.socket(fileno=LISTENING), root, clients) as share:
+        while not share.idle():
+            share.handle_request()
+
+
+def command() -> None:
+    """Serves the clients that the command line names."""
+    root, *clients = words(__doc__, "ROOT", rest="CLIENT")
+    main(Path(root), clients)

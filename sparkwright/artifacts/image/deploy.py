@@ -1,0 +1,84 @@
+"""The deploy of the engine's image."""
+
+from pyinfra.api import deploy
+
+from sparkwright.artifacts.image.operations import (
+    built_image,
+    bundled_image,
+    copied_image,
+    image,
+    offered_image,
+)
+from sparkwright.declared.recipe.build import build_files
+from sparkwright.declared.recipe.values import ImageBuild
+from sparkwright.plan.release.lock import image_key
+from sparkwright.plan.release.registry_login import mirrored
+from sparkwright.plan.release.release import repository
+from sparkwright.run.target import Target, seats
+
+
+@deploy("Image")
+def apply() -> None:
+    """Get the image of the release that the Spark should serve.
+
+    The head of a pair pulls or builds it, and offers it to its worker over the fabric.
+    """
+    for own in seats():
+        _image(own)
+
+
+def _image(own: Target) -> None:
+    served = own.release
+    if served is None:
+        return
+    plan, other, head = own.fabric, own.peer, own.is_head
+    settings = own.settings
+    locked, build = own.lock.images[image_key(served.recipe)], served.recipe.build
+    if head and own.bundle:
+        bundled_image(
+            name="Engine image from the bundle",
+            root=served.root,
+            references=served.images,
+            key=image_key(served.recipe),
+            bundle=own.bundle,
+        )
+    if head and build is None and not own.bundle:
+        image(
+            name="Engine image",
+            root=served.root,
+            references=served.images,
+            size=locked.size,
+            source=mirrored(served.images[0], settings.registry_mirrors),
+            proxy=settings.proxy,
+        )
+    if head and build:
+        base = f"{repository(build.base)}@{locked.digest}"
+        built_image(
+            name="Engine image, built",
+            root=served.root,
+            references=served.images,
+            base=mirrored(base, settings.registry_mirrors),
+            size=locked.size,
+            recipe={
+                "args": build.args if isinstance(build, ImageBuild) else {},
+                "files": build_files(build),
+            },
+            proxy=settings.proxy,
+        )
+    if plan is None or other is None:
+        return
+    if head:
+        offered_image(
+            name="Engine image for the worker",
+            root=served.root,
+            references=served.images,
+            peer=other,
+        )
+    # On both Sparks, as an operation of the worker alone would not wait for the head's.
+    copied_image(
+        name="Engine image from the head",
+        root=served.root,
+        references=() if head else served.images,
+        address=plan.peer_addresses[0],
+        head=other,
+    )

@@ -1,0 +1,125 @@
+"""Starts and follows jobs: units on the Spark that go on without a connection."""
+
+import time
+from collections.abc import Generator, Sequence
+from hashlib import sha256
+from io import StringIO
+
+from pyinfra import host, logger
+from pyinfra.api import FunctionCommand, Host, QuoteString, State, StringCommand, operation
+from pyinfra.api.command import PyinfraCommand
+from pyinfra.api.exceptions import PyinfraError
+from pyinfra.operations import files
+
+from sparkwright.artifacts.jobs.facts import EnvironmentStamp, JobState, JobStates
+from sparkwright.common.operations import differs
+from sparkwright.common.progress import Meter, seconds_between_lines
+from sparkwright.machine.host.operations.bundle import send
+from sparkwright.machine.host.operations.packages import install
+from sparkwright.plan.release.bundle import WHEELS, wheels_of
+from sparkwright.run.target import bad_input, target
+
+# Seconds between two looks at a job.
+POLL = 2
+# The commands of a killed run go on: only one command at a time may change an environment.
+_ALONE = "flock /run/lock/sparkwright-environment"
+LOST = "The Spark stopped responding. What runs there needs no connection: run again to follow it."
+
+
+@operation()
+def virtual_environment(path: str, requirements: str, text: str) -> Generator[PyinfraCommand]:
+    """Make a virtual environment with exactly the packages of a file on the host, by their hashes.
+
+    It is made anew when the file or the system's Python changes. Python's venv module is installed
+    if the system lacks it, as Debian and Ubuntu do.
+
+    Args:
+        text: content of the file; the environment keeps a copy, written last.
+    """
+    if host.get_fact(EnvironmentStamp, path=path) == sha256(text.encode()).hexdigest():
+        host.noop(f"{path} has the packages of {requirements}")
+        return
+    differs(path, f"an environment with the packages of {requirements}", "none, or another")
+    python = QuoteString(f"{path}/bin/python")
+    yield install("python3-venv", unless="python3 -c 'import ensurepip' 2>/dev/null")
+    own = target()
+    proxy = [QuoteString(f"{key}={text}") for key, text in own.settings.proxy_variables.items()]
+    source: list[str | QuoteString] = []
+    if bundle := own.bundle:
+        with bad_input():
+            wheels = wheels_of(bundle, text, requirements)
+        yield send(bundle, wheels)
+        source = ["--no-index --find-links", QuoteString(f"{own.root}/bundle/{WHEELS}")]
+    yield StringCommand(_ALONE, "python3 -m venv --clear", QuoteString(path))
+    # The lock names every package. Were pip to resolve, versions before 23.3 would refuse a package
+    # with an extra as soon as PyPI has a newer release of it.
+    pip = "-m pip install --quiet --disable-pip-version-check --no-deps --require-hashes"
+    yield StringCommand(
+        *(_ALONE, *(["env", *proxy] if proxy else []), python, pip, *source),
+        *("--only-binary :all: --requirement", QuoteString(requirements)),
+    )
+    yield StringCommand("cp", QuoteString(requirements), QuoteString(f"{path}/.requirements"))
+
+
+def put_manifest(root: str, manifest: str, job: str, text: str) -> Generator[PyinfraCommand]:
+    """Yield the commands that stop a job and give it new orders; none if it has them."""
+    changes = list(
+        files.put._inner(
+            src=StringIO(text),
+            dest=f"{root}/manifests/{manifest}.json",
+            user="root",
+            group="root",
+            mode="644",
+            create_remote_dir=False,
+        )
+    )
+    if changes:
+        yield StringCommand("systemctl stop", QuoteString(f"{job}.service"))
+        yield from changes
+
+
+def start(job: str) -> StringCommand:
+    """Return the command that starts a job, or does nothing if it runs."""
+    unit = QuoteString(f"{job}.service")
+    return StringCommand("systemctl daemon-reload && systemctl start", unit)
+
+
+def follow(root: str, jobs: Sequence[str], last: dict[str, JobState]) -> FunctionCommand:
+    """Return the command that shows the progress of jobs until all have ended."""
+    return FunctionCommand(_follow, (root, list(jobs), last), {})
+
+
+def reason(job: str, state: JobState) -> str:
+    """Return why an ended job has not done its work."""
+    if state.progress and state.progress.phase == "failed":
+        return state.progress.message
+    return f"{job}.service ended before its work was done: look with `journalctl -u {job}`."
+
+
+def _follow(
+    state: State, host: Host, root: str, jobs: Sequence[str], last: dict[str, JobState]
+) -> bool:
+    meters = {job: Meter() for job in jobs}
+    every = seconds_between_lines()
+    shown = -float(every)
+    while True:
+        try:
+            states = host.get_fact(JobStates, root=root, jobs=jobs)
+        except PyinfraError:
+            host.log(LOST, logger.error)
+            return False
+        last.update(states)
+        now = time.monotonic()
+        running = [job for job in jobs if last[job].active not in ("inactive", "failed")]
+        lines = [
+            f"{job}: {meters[job].line(progress, now)}"
+            for job in running
+            if (progress := last[job].progress)
+        ]
+        if lines and now - shown >= every:
+            shown = now
+            for line in lines:
+                host.log(line)
+        if not running:
+            return True
+        time.sleep(POLL)

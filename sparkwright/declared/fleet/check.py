@@ -1,0 +1,264 @@
+"""The checks of an inventory whose file is valid."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from sparkwright.common.hardware import HARDWARE
+from sparkwright.common.ports import (
+    EXPORTER_PORT,
+    PAIR_PORTS,
+)
+from sparkwright.common.schema import shown, unknown
+from sparkwright.declared.fleet.fleet import Fleet, Gateway, Reached, Replica, Spark
+from sparkwright.declared.recipe.loader import is_path
+from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.declared.recipe.trust import needs
+
+# Groups of pyinfra's or of this project's own: their group_data would apply.
+_RESERVED = ("all", "gateway", "inventory", "lab", "sparks")
+
+
+def problems(fleet: Fleet, recipes: Collection[str]) -> list[str]:
+    """Return the problems, for a PlanError, that show without a recipe's content."""
+    return [
+        *_spark_problems(fleet),
+        *_replica_problems(fleet, recipes),
+        *_gateway_problems(fleet),
+    ]
+
+
+def unsupported(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[str]:
+    """Return the problems, for a PlanError, of replicas that their recipes do not support."""
+    found = []
+    found += [problem for spark in fleet.sparks for problem in _one_name(fleet, spark, recipes)]
+    for name, replica in fleet.replicas.items():
+        recipe = recipes[replica.recipe]
+        where = f"{fleet.source}: replicas.{name}"
+        if len(replica.sparks) not in recipe.sparks:
+            counts = " or ".join(map(str, recipe.sparks))
+            found.append(
+                f"{where}.sparks: found {len(replica.sparks)} Spark(s); "
+                f"expected {counts}, which is what recipe {recipe.name} supports"
+            )
+        found += [
+            f"{where}.sparks: found {spark}, of hardware class {fleet.sparks[spark].hardware}; "
+            f"expected {' or '.join(recipe.hardware)}, which is what recipe {recipe.name} supports"
+            for spark in replica.sparks
+            if fleet.sparks[spark].hardware not in recipe.hardware
+        ]
+        found += [f"{where}.trusts: {problem}" for problem in _untrusted(replica, recipe)]
+    return [*found, *_clashes(fleet, recipes)]
+
+
+def _one_name(fleet: Fleet, spark: str, recipes: Mapping[str, Recipe]) -> Iterator[str]:
+    """Yield a served name that two models of one Spark have: clients name the model they mean."""
+    first, *others = fleet.replicas_of(spark) or [""]
+    for name in others:
+        own, other = (recipes[fleet.replicas[each].recipe] for each in (name, first))
+        if both := [each for each in own.models if each in other.models]:
+            yield (
+                f"{fleet.source}: replicas.{name}.recipe: found {own.name}, which serves "
+                f"{both[0]}, as replica {first} does on {spark}; expected a recipe with other names"
+            )
+
+
+def _untrusted(replica: Replica, recipe: Recipe) -> Iterator[str]:
+    """Yield what a recipe needs and the inventory, which alone can grant it, does not allow."""
+    required = list(needs(recipe.for_sparks(len(replica.sparks))))
+    missing = {need.key: need for need in required if need.name not in replica.trusts}
+    # The word for what a mod was before allows nothing any more.
+    changed = {_mod(need.name) for need in missing.values()} - {""}
+    stay = [word for word in replica.trusts if _mod(word) not in changed]
+    names = sorted({need.name for need in required} | {*stay})
+    for key, need in missing.items():
+        since = ""
+        if _mod(need.name) and any(_mod(word) == _mod(need.name) for word in replica.trusts):
+            since = " and has changed since it was allowed"
+        yield "\n".join(
+            [
+                f"found {shown(replica.trusts)}; expected another recipe than {recipe.name}, whose "
+                f"{key} {need.danger}{since}, or, if you trust it and its image with that, "
+                f"trusts: [{', '.join(names)}]",
+                *(f"  {line}" for line in need.details),
+            ]
+        )
+
+
+def _mod(word: str) -> str:
+    """Return the name of a mod from the word that allows it, ``mod:NAME@DIGEST``; "" of others."""
+    return word.removeprefix("mod:").partition("@")[0] if word.startswith("mod:") else ""
+
+
+def _spark_problems(fleet: Fleet) -> Iterator[str]:
+    addresses: dict[tuple[object, ...], str] = {}
+    for name, spark in fleet.sparks.items():
+        where = f"{fleet.source}: sparks.{name}"
+        yield from unknown(f"{where}.hardware", [spark.hardware], HARDWARE)
+        if problem := _both_ways(spark):
+            yield f"{where}: {problem}"
+        address = _address(name, spark)
+        if address in addresses:
+            yield f"{where}: found the address of {addresses[address]}; expected another machine"
+        addresses.setdefault(address, name)
+
+
+def _replica_problems(fleet: Fleet, recipes: Collection[str]) -> Iterator[str]:
+    for name, replica in fleet.replicas.items():
+        where = f"{fleet.source}: replicas.{name}"
+        if name in _RESERVED or name in fleet.sparks:
+            yield f"{where}: found a name that a Spark or group has; expected another name"
+        if is_path(replica.recipe):
+            if problem := _no_file(Path(replica.recipe), recipes):
+                yield f"{where}.recipe: {problem}"
+        else:
+            yield from unknown(f"{where}.recipe", [replica.recipe], recipes)
+        head = fleet.sparks.get(replica.sparks[0])
+        if others := _taken(replica.port, head):
+            yield f"{where}.port: found {replica.port}; expected another than {others}"
+        for spark, times in Counter(replica.sparks).items():
+            yield from unknown(f"{where}.sparks", [spark], fleet.sparks)
+            if times > 1:
+                yield f"{where}.sparks: found {spark} {times} times; expected each Spark once"
+        if len(replica.sparks) > 1:
+            yield from _fabric_problems(fleet, where, replica)
+    for spark in fleet.sparks:
+        yield from _shared_problems(fleet, spark)
+
+
+def _shared_problems(fleet: Fleet, spark: str) -> Iterator[str]:
+    """Yield what is wrong where a Spark is in several replicas: two of it alone may be.
+
+    A pair's two engines are planned, switched and ended together: a third one beside either would
+    take the memory of both Sparks.
+    """
+    first, *others = fleet.replicas_of(spark) or [""]
+    for name in others:
+        own, other = fleet.replicas[name], fleet.replicas[first]
+        where = f"{fleet.source}: replicas.{name}"
+        uses = f"found {spark}, which replica {first} uses"
+        if others[0] != name:
+            uses = f"found {spark}, which replicas {first} and {others[0]} use"
+            yield f"{where}.sparks: {uses}; expected two replicas of a Spark at the most"
+        elif len({*own.sparks, *other.sparks}) > 1:
+            expected = "expected a Spark that no other replica uses, as one of them is a pair"
+            yield f"{where}.sparks: {uses}; {expected}: only replicas of one Spark share it"
+        elif own.recipe == other.recipe:
+            yield (
+                f"{where}.recipe: found {own.recipe}, which {spark} serves as replica {first}; "
+                "expected another recipe, or another Spark"
+            )
+        elif own.port == other.port:
+            yield (
+                f"{where}.port: found {own.port}, the port of replica {first} on {spark}; expected "
+                f"another, such as port: {own.port + 1}"
+            )
+
+
+def _no_file(path: Path, recipes: Collection[str]) -> str | None:
+    if path.is_file():
+        return None
+    if path.is_dir():
+        return f"found {path}, a folder; expected the name of a recipe, or the path of its file"
+    if path.stem in recipes:
+        return f"found {path}, which is no file; expected the name alone: {path.stem}"
+    return f"found {path}, which is no file; expected a recipe"
+
+
+def _fabric_problems(fleet: Fleet, where: str, replica: Replica) -> Iterator[str]:
+    able = [name for name, hardware in HARDWARE.items() if hardware.fabric_ports]
+    for name in replica.sparks:
+        spark = fleet.sparks.get(name)
+        if spark and spark.hardware in HARDWARE and spark.hardware not in able:
+            yield (
+                f"{where}.sparks: found {name}, of hardware class {spark.hardware}, in a replica "
+                f"of two; expected {' or '.join(able)}, which a cable can join"
+            )
+
+
+def _gateway_problems(fleet: Fleet) -> Iterator[str]:
+    gateway = fleet.gateway
+    if gateway is None:
+        return
+    where = f"{fleet.source}: gateway"
+    if not fleet.replicas:
+        yield f"{where}: found no replicas; expected at least one, as it has no model of its own"
+    if gateway.spark is None:
+        yield from _gateway_host_problems(fleet, gateway, where)
+        return
+    own = ["local"] * gateway.local + list(gateway.connection)
+    if own:
+        yield f"{where}: found spark and {', '.join(own)}; expected one or the other"
+    yield from unknown(f"{where}.spark", [gateway.spark], fleet.sparks)
+    for name, replica in fleet.replicas.items():
+        if gateway.port == replica.port and gateway.spark == replica.sparks[0]:
+            port = f"{gateway.port}, the port of replica {name}"
+            yield f"{where}.port: found {port}; expected another"
+    if others := _taken(gateway.port, fleet.sparks.get(gateway.spark)):
+        yield f"{where}.port: found {gateway.port}; expected another than {others}"
+
+
+def _gateway_host_problems(fleet: Fleet, gateway: Gateway, where: str) -> Iterator[str]:
+    if not gateway.local and gateway.ssh_hostname is None:
+        yield (
+            f"{where}: found no host; expected the name of a Spark, such as {{spark: "
+            f"{next(iter(fleet.sparks))}}}, or a host of its own, such as "
+            "{ssh_hostname: 192.168.1.10}"
+        )
+        return
+    if problem := _both_ways(gateway):
+        yield f"{where}: {problem}"
+        return
+    if "gateway" in fleet.sparks:
+        yield (
+            f"{fleet.source}: sparks.gateway: found a name that the gateway's host has; "
+            "expected another name"
+        )
+    for name, spark in fleet.sparks.items():
+        if _address(name, spark) == _address("gateway", gateway):
+            yield f"{where}: found the address of {name}; expected {{spark: {name}}}"
+
+
+def _address(name: str, host: Reached) -> tuple[object, ...]:
+    return ("local",) if host.local else (host.ssh_hostname or name, host.ssh_port)
+
+
+def _both_ways(host: Reached) -> str | None:
+    """Return the problem of a host that is declared both as this machine and as another."""
+    if host.local and host.connection:
+        keys = ", ".join(host.connection)
+        return f"found local: true and {keys}; expected one or the other"
+    return None
+
+
+def _taken(port: int, spark: Spark | None) -> str | None:
+    """Return which ports of a Spark are in use, if this is one of them."""
+    if spark and not spark.local and port == spark.ssh_port:
+        return f"{port}, by which pyinfra reaches the Spark (ssh_port)"
+    if port in (*PAIR_PORTS, EXPORTER_PORT):
+        return (
+            f"{PAIR_PORTS[0]} to {PAIR_PORTS[-1]}, which a pair itself uses, and "
+            f"{EXPORTER_PORT}, of the node exporter"
+        )
+    return None
+
+
+def _clashes(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[str]:
+    """Return the replicas that serve different models under one name, as problems for PlanError."""
+    if fleet.gateway is None:
+        return []
+    problems = []
+    first: dict[str, tuple[str, str]] = {}
+    for replica, served in fleet.replicas.items():
+        recipe = recipes[served.recipe]
+        for name, checkpoint in recipe.models.items():
+            other, expected = first.setdefault(name, (replica, checkpoint))
+            if checkpoint != expected:
+                problems.append(
+                    f"{fleet.source}: replicas.{replica}.recipe: found {served.recipe}, which "
+                    f"serves {checkpoint} as {name}; expected {expected}, which is {name} in "
+                    f"replica {other}, or another served name, as the gateway asks either"
+                )
+    return problems

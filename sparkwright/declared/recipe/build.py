@@ -1,0 +1,160 @@
+"""Images that a Spark builds itself: the inputs of such a build, and the name of its result."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from sparkwright.common.errors import PlanError
+from sparkwright.common.paths import FILES
+from sparkwright.common.schema import nearest
+from sparkwright.declared.recipe.mod_script import impossible, is_online
+from sparkwright.declared.recipe.mods import ModFile, ModFolder, read_mods
+from sparkwright.declared.recipe.values import ImageBuild, ImageMods
+from sparkwright.declared.recipe.vllm_names import is_secret
+
+FOLDERS = FILES / "images"
+
+# Bytes of disk that a build takes besides its base: half is ccache's limit (10 GB in the
+# Dockerfiles), half our estimate for source, objects and the result. Mods: our estimate for another
+# PyTorch with its CUDA libraries. Not measured.
+DISK, MODS_DISK = 20 * 10**9, 10 * 10**9
+
+# What Sparkwright gives to the Dockerfile itself: the base by its digest.
+BASE = "BASE"
+_ARGUMENT = re.compile(r"^ARG +([A-Za-z_][A-Za-z0-9_]*)(=.*)?$", re.MULTILINE)
+
+
+# The program of the steps that apply mods; no folder of a build, as it has no Dockerfile.
+_APPLY = "apply.py"
+_STEP = f"RUN --network={{}} --mount=source={_APPLY},target=/{_APPLY}"
+# What the launchers do with each mod. Part of a derived image's name: another number where the same
+# inputs would make another image.
+_FORM = 1
+
+# A file in the orders of a build: text, or ``base64`` and ``mode``.
+OrderedFile = str | Mapping[str, object]
+
+
+def build_files(build: ImageBuild | ImageMods, folders: Path = FOLDERS) -> dict[str, OrderedFile]:
+    """Return the files of a build, path -> content: all that its Dockerfile can copy.
+
+    Hidden files are left out: those that editors and file managers leave behind would change the
+    image's name.
+
+    Raises:
+        PlanError: There is no such folder (with the nearest name), or a mod cannot be read.
+    """
+    if isinstance(build, ImageMods):
+        return _mods_files(build)
+    known = sorted(path.parent.name for path in folders.glob("*/Dockerfile"))
+    if build.build not in known:
+        expected = nearest(build.build, known)
+        raise PlanError(f"{folders}: found no {build.build}/Dockerfile; {expected}")
+    files = sorted(path for path in (folders / build.build).glob("[!.]*") if path.is_file())
+    return {path.name: _ordered(ModFile(path.read_bytes(), executable=False)) for path in files}
+
+
+def _mods_files(build: ImageMods) -> dict[str, OrderedFile]:
+    mods = read_mods(build.mods)
+    program = (FOLDERS / "mods" / _APPLY).read_text(encoding="utf-8")
+    files = {
+        f"mods/{mod.name}/{path}": _ordered(file)
+        for mod in mods
+        for path, file in mod.files.items()
+    }
+    return {"Dockerfile": "\n".join(_dockerfile(build, mods)) + "\n", _APPLY: program, **files}
+
+
+def _dockerfile(build: ImageMods, mods: list[ModFolder]) -> Iterator[str]:
+    offline = _STEP.format("none")
+    yield f"ARG {BASE}"
+    yield f"FROM ${{{BASE}}} AS base"
+    yield "FROM base AS before"
+    yield f'{offline} ["python3", "/{_APPLY}", "version", "/vllm.version"]'
+    yield "FROM base"
+    for mod in mods:
+        folder = f"/workspace/mods/{mod.name}/"
+        step = _STEP.format("default" if is_online(mod) else "none")
+        yield f"COPY {json.dumps([f'mods/{mod.name}/', folder])}"
+        yield f"{step} {json.dumps(['python3', f'/{_APPLY}', 'run', mod.name])}"
+    words = ["python3", f"/{_APPLY}", "verify", "/vllm.version", build.vllm or ""]
+    before = "--mount=from=before,source=/vllm.version,target=/vllm.version"
+    yield f"{offline} {before} {json.dumps(words)}"
+
+
+def _ordered(file: ModFile) -> OrderedFile:
+    """Return a file as orders have it: text where it is text that no one executes."""
+    try:
+        if not file.executable:
+            return file.content.decode()
+    except UnicodeDecodeError:
+        pass
+    mode = 0o755 if file.executable else 0o644
+    return {"base64": base64.b64encode(file.content).decode(), "mode": mode}
+
+
+def build_problems(build: ImageBuild | ImageMods, folders: Path = FOLDERS) -> Iterator[str]:
+    """Yield the faults of a build, as ``KEY: found X; expected Y``."""
+    if isinstance(build, ImageMods):
+        yield from _mods_problems(build)
+        return
+    try:
+        dockerfile = str(build_files(build, folders)["Dockerfile"])
+    except PlanError as error:
+        yield f"image.build: {error}"
+        return
+    declared = {name: bool(default) for name, default in _ARGUMENT.findall(dockerfile)}
+    if declared.pop(BASE, None) is None:
+        yield f"image.build: found no `ARG {BASE}` in {build.build}/Dockerfile; expected one"
+    for name in build.args:
+        if is_secret(name):
+            yield f"image.args.{name}: found a secret's name; expected no secret in a recipe"
+        elif name not in declared:
+            yield f"image.args.{name}: found an unknown name; {nearest(name, declared)}"
+    for name, has_default in declared.items():
+        if not has_default and name not in build.args:
+            yield f"image.args: found no {name}; expected it: {build.build}/Dockerfile needs it"
+
+
+def _mods_problems(build: ImageMods) -> Iterator[str]:
+    try:
+        mods = read_mods(build.mods)
+    except PlanError as error:
+        yield from (f"image.mods: {problem}" for problem in error.problems)
+        return
+    for mod in mods:
+        yield from (f"image.mods: {problem}" for problem in impossible(mod))
+
+
+def disk(build: ImageBuild | ImageMods | None) -> int:
+    """Return the bytes of disk that a build takes besides its base; 0 of none."""
+    if build is None:
+        return 0
+    return MODS_DISK if isinstance(build, ImageMods) else DISK
+
+
+def repository_of(build: ImageBuild | ImageMods) -> str:
+    """Return the name, without a tag, of what a build makes."""
+    return f"sparkwright/{'mods' if isinstance(build, ImageMods) else build.build}"
+
+
+def build_name(build: ImageBuild | ImageMods, base_digest: str, folders: Path = FOLDERS) -> str:
+    """Name the image that a build makes: ``sparkwright/FOLDER:<12 hex of all its inputs>``.
+
+    Raises:
+        PlanError: There is no such folder, or a mod cannot be read.
+    """
+    inputs: list[object]
+    if isinstance(build, ImageMods):
+        # Without `_APPLY`: what it checks may become stricter without another image.
+        words = [mod.word for mod in read_mods(build.mods)]
+        inputs = [_FORM, base_digest, words, build.vllm]
+    else:
+        inputs = [build_files(build, folders), base_digest, build.args]
+    digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
+    return f"{repository_of(build)}:{digest[:12]}"

@@ -1,0 +1,137 @@
+"""Reads recipes, one from each YAML file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sparkwright.common import yaml
+from sparkwright.common.command_line import next_line
+from sparkwright.common.errors import PlanError
+from sparkwright.common.paths import FILES
+from sparkwright.common.schema import nearest, parse, shown
+from sparkwright.common.yaml import lines_of
+from sparkwright.declared.recipe import check, rules
+from sparkwright.declared.recipe.recipe import Recipe
+
+RECIPES = FILES / "recipes"
+# The recipes of a site, in whose folder every command runs.
+OWN_RECIPES = Path("files", "recipes")
+
+# The mappings that a recipe merges with those of the recipe that it extends.
+_MERGED = ("args", "env", "checkpoints", "by_sparks")
+# The keys that a recipe does not take over from it.
+_OWN = ("extends", "description", "source", "proven", "memory", "expected")
+
+# Keys of ours, one of which each file has; and keys of other projects'.
+_OURS = {"extends", "checkpoints", "sparks"}
+_THEIRS = {"recipe_version", "command", "container", "variants", "schema_version", "runtime"}
+
+
+def recipe_files(folder: Path | None = None) -> dict[str, Path]:
+    """Return the files of all recipes by their names, sorted: ours, and the site's own instead."""
+    is_ours = OWN_RECIPES.absolute() == RECIPES
+    folders = [folder] if folder else [RECIPES, *([] if is_ours else [OWN_RECIPES])]
+    files = {path.stem: path for each in folders for path in each.glob("*.yaml")}
+    return dict(sorted(files.items()))
+
+
+def recipe_names(folder: Path | None = None) -> list[str]:
+    """Return the names of all recipes, sorted."""
+    return [*recipe_files(folder)]
+
+
+def is_path(name: str) -> bool:
+    """Tell whether the name of a recipe is the path of a file."""
+    return "/" in name or name.endswith((".yaml", ".yml"))
+
+
+def load_recipe(name: str, folder: Path | None = None) -> Recipe:
+    """Read and check the recipe of a name, or of a file anywhere.
+
+    Raises:
+        PlanError: There is no such recipe (with the nearest name), or it has faults.
+    """
+    path = recipe_file(name, folder)
+    with lines_of(path):
+        data = _read_file(path)
+        if "extends" in data:
+            data = _extended(path, data, data["extends"], folder)
+        return checked({"name": path.stem, **data}, path)
+
+
+def recipe_file(name: str, folder: Path | None = None) -> Path:
+    """Return the file of a recipe; arguments as for `load_recipe`.
+
+    Raises:
+        PlanError: There is no such recipe.
+    """
+    return Path(name) if is_path(name) else _path(name, folder)
+
+
+def checked(data: dict[str, Any], path: Path) -> Recipe:
+    """Return the recipe of a file's data.
+
+    Raises:
+        PlanError: It has faults.
+    """
+    recipe = parse(Recipe, data, str(path))
+    # The rules read the options, which have to be valid first.
+    problems = [*check.problems(recipe)] or [*rules.problems(recipe)]
+    if problems:
+        raise PlanError(*(f"{path}: {problem}" for problem in problems))
+    return recipe
+
+
+def _path(name: str, folder: Path | None) -> Path:
+    files = recipe_files(folder)
+    if name not in files:
+        known = nearest(name, files)
+        raise PlanError(f"{folder or RECIPES}: found no recipe {name!r}; {known}")
+    return files[name]
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    data = yaml.load(path)
+    if not _OURS & data.keys() and _THEIRS & data.keys():
+        raise PlanError(
+            f"{path}: found a recipe of another project; expected one of ours: "
+            f"`{next_line('recipes import')} {path.parent} {path.stem}` makes it one"
+        )
+    if "name" in data:
+        name = shown(data["name"])
+        raise PlanError(f"{path}: name: found {name}; expected no such key: the file has the name")
+    return data
+
+
+def _extended(
+    path: Path, data: dict[str, Any], base: object, folder: Path | None
+) -> dict[str, Any]:
+    """Merge a file's content into that of the recipe that it extends."""
+    others = [other for other in recipe_names(folder) if other != path.stem]
+    if base == path.stem:
+        raise PlanError(f"{path}: extends: found itself; expected another recipe")
+    if base not in others:
+        expected = nearest(base if isinstance(base, str) else "", others)
+        raise PlanError(f"{path}: extends: found {shown(base)}; {expected}")
+    extended = _read_file(_path(str(base), folder))
+    if "extends" in extended:
+        raise PlanError(
+            f"{path}: extends: found {base}, which extends {extended['extends']}; expected a "
+            "recipe that stands on its own"
+        )
+    result = {key: value for key, value in extended.items() if key not in _OWN}
+    for key, value in data.items():
+        old = result.get(key)
+        if key in _MERGED and isinstance(old, dict) and isinstance(value, dict):
+            result[key] = _merged(old, value)
+        elif key != "extends":
+            result[key] = value
+    return result
+
+
+def _merged(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> dict[str, Any]:
+    """Merge two mappings; null in the new one removes a key. YAML reads the key 2 as a number."""
+    values = {str(key): value for mapping in (old, new) for key, value in mapping.items()}
+    return {key: value for key, value in values.items() if value is not None}

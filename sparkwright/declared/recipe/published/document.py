@@ -1,0 +1,107 @@
+"""A YAML file of another project, with the lines of its keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml as pyyaml
+
+from sparkwright.common import yaml
+from sparkwright.common.errors import PlanError
+from sparkwright.common.schema import shown
+from sparkwright.declared.recipe.published.shell import ShellError
+
+Keys = tuple[str | int, ...]
+# Bytes; the largest of the sources' files has a quarter of it.
+MOST_BYTES = 2**17
+
+
+class Document:
+    """One YAML file; ``remarks`` are what is odd in it without an effect, as ``FILE:LINE: …``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.remarks: list[str] = []
+        if path.stat().st_size > MOST_BYTES:
+            raise PlanError(f"{path}: found more than {MOST_BYTES:,} bytes; expected a recipe")
+        self.data = yaml.load(path, self.remarks)
+        self._lines: dict[Keys, int] = {}
+        self._blocks: set[Keys] = set()
+        older = pyyaml.SafeLoader(path.read_bytes())
+        self._place((), older.get_single_node(), 1, older)
+
+    def _place(
+        self, keys: Keys, node: pyyaml.Node | None, line: int, older: pyyaml.SafeLoader
+    ) -> None:
+        """Note the line of each key below a node.
+
+        Words that the author's program, a reader of YAML 1.1, takes for something else are refused:
+        `solo_only: no` is text here, and false there.
+        """
+        self._lines[keys] = line
+        if isinstance(node, pyyaml.ScalarNode):
+            if node.style in ("|", ">"):
+                self._blocks.add(keys)
+            _refuse_older(node, self.get(*keys), f"{self.path}:{line}", older)
+        elif isinstance(node, pyyaml.SequenceNode):
+            for index, item in enumerate(node.value):
+                self._place((*keys, index), item, item.start_mark.line + 1, older)
+        elif isinstance(node, pyyaml.MappingNode):
+            for name, value in node.value:
+                begins = name.start_mark.line + 1
+                _refuse_older(name, name.value, f"{self.path}:{begins}", older)
+                self._place((*keys, str(name.value)), value, begins, older)
+
+    def get(self, *keys: str | int) -> Any:
+        """Return a value; None where a key on the way to it is missing."""
+        value: Any = self.data
+        for key in keys:
+            if isinstance(key, int):
+                value = value[key] if isinstance(value, list) and key < len(value) else None
+            else:
+                value = value.get(key) if isinstance(value, dict) else None
+        return value
+
+    def mapping(self, *keys: str | int) -> dict[str, Any]:
+        """Return a mapping; an empty one for nothing."""
+        value = self.get(*keys) or {}
+        if not isinstance(value, dict):
+            raise self.error(keys, f"found {shown(value)}; expected a mapping")
+        return {str(key): each for key, each in value.items()}
+
+    def texts(self, *keys: str | int) -> list[str]:
+        """Return a list of texts; an empty one for nothing."""
+        value = self.get(*keys) or []
+        if not isinstance(value, list):
+            raise self.error(keys, f"found {shown(value)}; expected a list")
+        return [each if isinstance(each, str) else shown(each) for each in value]
+
+    def line(self, *keys: str | int, within: int | None = None) -> int:
+        """Return the line, from 1, of a key or of the last one on the way that exists.
+
+        ``within`` is the number of a line of its text, from 0.
+        """
+        while keys not in self._lines:
+            keys = keys[:-1]
+        inside = -1 if within is None or keys not in self._blocks else within
+        return self._lines[keys] + inside + 1
+
+    def problem(self, keys: Keys, sentence: str, within: int | None = None) -> str:
+        """Say a problem as ``FILE:LINE: KEY: found X; expected Y``."""
+        name = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)[1:]
+        return f"{self.path}:{self.line(*keys, within=within)}: {name}: {sentence}"
+
+    def error(self, keys: Keys, found: str | ShellError) -> PlanError:
+        """Return the exception for a problem, or for those of a text for a shell."""
+        if isinstance(found, str):
+            return PlanError(self.problem(keys, found))
+        return PlanError(*(self.problem(keys, sentence, at) for at, sentence in found.found))
+
+
+def _refuse_older(
+    node: pyyaml.ScalarNode, value: object, where: str, older: pyyaml.SafeLoader
+) -> None:
+    if isinstance(read := older.construct_object(node), bool | int | float) and read != value:
+        found = f"found {node.value}, which programs read differently"
+        raise PlanError(f"{where}: {found}; expected true, false, a decimal number, or quotes")

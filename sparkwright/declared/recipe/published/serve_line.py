@@ -1,0 +1,237 @@
+"""Reads a `vllm serve` line that was written for a shell, without running any of it.
+
+A text is bounded before it is read, and each pattern looks at each character once or twice.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from sparkwright.declared.recipe.published.shell import ShellError, Word, commands
+
+# Characters of a command, once it is filled in, and of a variable; options of a line.
+MOST_TEXT, MOST_VALUE, _MOST_OPTIONS, _DEEPEST = 2**16, 2**11, 300, 8
+
+# Options that Sparkwright sets by inventory and replica, whatever a line says of them.
+OURS = (
+    *("host", "port", "nnodes", "node-rank", "master-addr", "master-port", "headless"),
+    *("distributed-executor-backend", "allowed-media-domains"),
+)
+# vLLM's short options (engine/arg_utils.py of 0.33.0).
+_SHORT: dict[str, str] = dict(
+    re.findall(
+        r"(\S+)=(\S+)",
+        "-tp=tensor-parallel-size -pp=pipeline-parallel-size -dp=data-parallel-size -n=nnodes "
+        "-dcp=decode-context-parallel-size -pcp=prefill-context-parallel-size -r=node-rank "
+        "-ep=enable-expert-parallel -q=quantization -sc=speculative-config -cc=compilation-config "
+        "-ac=attention-config -O=optimization-level",
+    )
+)
+_PLACEHOLDER = re.compile(r"\{(?P<key>[A-Za-z_][\w-]*)\}")
+_ESCAPED = re.compile(rf"{_PLACEHOLDER.pattern}|\{{\{{|\}}\}}")
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
+_ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>.*)", re.DOTALL)
+# What says how many GPUs a line is for. A Spark has one, and a replica here has two at most.
+_SIZE = re.compile(
+    r"\s(?P<option>--(?:tensor|pipeline|data)[-_]parallel[-_]size|-tp|-pp|-dp|--nnodes|-n)"
+    r"[\s=]['\"]?(?P<size>[0-9]{1,4})\b"
+)
+
+
+@dataclass(frozen=True)
+class ServeLine:
+    """The model and options of a `vllm serve` line, and the variables that are set before it.
+
+    ``lines`` are the lines, from 0, of what our keys say: ``args.NAME``, ``env.NAME``, and of the
+    model as ``checkpoints``.
+    """
+
+    model: str
+    options: Mapping[str, Any]
+    variables: Mapping[str, str] = field(default_factory=dict)
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+
+def fill(template: str, values: Mapping[str, object]) -> str:
+    """Replace each ``{key}`` by its value; if ``{{`` occurs, it and ``}}`` stand for a brace.
+
+    A value may hold the keys of others, as sparkrun has it.
+    """
+    pattern = _ESCAPED if "{{" in template else _PLACEHOLDER
+    missing: dict[str, int] = {}
+    whole: dict[str, str] = {}
+    for match in pattern.finditer(template):
+        key = match["key"]
+        if key and values.get(key) is None:
+            missing.setdefault(key, template.count("\n", 0, match.start()))
+        elif key and key not in whole:
+            whole[key] = filled(str(values[key]), values)
+    if missing:
+        sentence = "found {{{}}}; expected it among `defaults`"
+        raise ShellError(*((line, sentence.format(key)) for key, line in missing.items()))
+    return _replaced(pattern, template, whole, MOST_TEXT)
+
+
+def filled(text: str, values: Mapping[str, object], most: int = MOST_TEXT) -> str:
+    """Replace each ``{key}`` that has a value, and nothing else."""
+    known = {key: str(value) for key, value in values.items() if value is not None}
+    return _replaced(_PLACEHOLDER, text, known, most)
+
+
+def _replaced(pattern: re.Pattern[str], text: str, known: Mapping[str, str], most: int) -> str:
+    parts: list[str] = []
+    size = at = 0
+    for match in [*pattern.finditer(text), None]:
+        start = match.start() if match else len(text)
+        new = (known.get(match["key"], match[0]) if match["key"] else match[0][0]) if match else ""
+        parts += [text[at:start], new]
+        size += start - at + len(new)
+        if size > most:
+            sentence = f"found more than {most:,} characters, its keys filled in; expected fewer"
+            raise ShellError((0, sentence))
+        at = match.end() if match else start
+    return "".join(parts)
+
+
+def beyond_two(text: str) -> tuple[int, str] | None:
+    """Return what makes a line one for more than two Sparks, with its line; None: nothing does.
+
+    It looks for words alone, so that it finds them in a line that cannot be read, too.
+    """
+    sizes = {match["option"].lstrip("-")[0]: match for match in _SIZE.finditer(text)}
+    parallel = [match for kind, match in sizes.items() if kind != "n"]
+    large = [match for match in sizes.values() if int(match["size"]) > 2]
+    if not large and math.prod(int(match["size"]) for match in parallel) > 2:
+        large = parallel[-1:]
+    if not large:
+        return None
+    found = f"found {large[0]['option']} {large[0]['size']}; expected 1 or 2, the number of Sparks"
+    return text.count("\n", 0, large[0].start("option")), found
+
+
+def parse_line(text: str) -> ServeLine:
+    """Take one ``vllm serve`` command apart, as a shell and vLLM would.
+
+    Before it may stand ``export NAME=VALUE``.
+    """
+    variables: dict[str, Word] = {}
+    serving: list[Word] | None = None
+    for command in commands(text):
+        if command[0].operator or serving is not None:
+            found = command[0].text if command[0].operator else "a line break without a backslash"
+            sentence = f"found {found}; expected one vllm serve line and nothing else"
+            raise ShellError((command[0].line, sentence))
+        rest = command[1:] if command[0].text == "export" else command
+        while rest and (match := _ASSIGNMENT.fullmatch(rest[0].text)):
+            variables[match["name"]] = Word(match["value"], rest[0].line, rest[0].expands)
+            rest = rest[1:]
+        if rest and [word.text for word in rest[:2]] != ["vllm", "serve"]:
+            found = " ".join(word.text for word in rest[:2])
+            raise ShellError((rest[0].line, f"found {found}; expected vllm serve"))
+        serving = rest[2:] if rest else None
+    if serving is None:
+        raise ShellError((0, "found nothing; expected vllm serve"))
+    line = of_words(serving)
+    env = {name: "$" if word.expands else word.text for name, word in variables.items()}
+    places = {f"env.{name}": word.line for name, word in variables.items()}
+    return ServeLine(line.model, line.options, env, {**places, **line.lines})
+
+
+def of_words(words: Sequence[Word]) -> ServeLine:
+    """Read the words that follow ``vllm serve``."""
+    starts = [i for i, word in enumerate(words) if _is_option(word.text)]
+    first = words[0] if words and starts[:1] != [0] else None
+    extra = words[1 : starts[0] if starts else None] if first else []
+    if extra:
+        found = " ".join(word.text for word in extra)
+        raise ShellError((extra[0].line, f"found {found}; expected options after the model"))
+    if len(starts) > _MOST_OPTIONS:
+        sentence = f"found {len(starts)} options; expected {_MOST_OPTIONS} at most"
+        raise ShellError((words[starts[0]].line, sentence))
+    options: dict[str, Any] = {}
+    lines: dict[str, int] = {}
+    problems: list[tuple[int, str]] = []
+    for start, end in zip(starts, [*starts, len(words)][1:], strict=True):
+        name, equals, value = words[start].text.partition("=")
+        given = [Word(value, words[start].line, words[start].expands)] if equals else []
+        try:
+            key = _add(options, Word(name, words[start].line), [*given, *words[start + 1 : end]])
+            lines[f"args.{key}"] = words[start].line
+        except ShellError as error:
+            problems += error.found
+    model = first.text if first else options.pop("model", None)
+    at = first.line if first else lines.get("args.model", 0)
+    if not isinstance(model, str):
+        problems.append((at, "found no model; expected one after vllm serve"))
+    elif first and first.expands:
+        problems.append((at, f"found {model}, which a shell expands; expected the model itself"))
+    if problems:
+        raise ShellError(*problems)
+    return ServeLine(str(model), options, {}, {**lines, "checkpoints": at})
+
+
+def _is_option(word: str) -> bool:
+    return word.startswith("-") and not _NUMBER.fullmatch(word)
+
+
+def _add(options: dict[str, Any], option: Word, words: list[Word]) -> str:
+    """Add one option, and return its key; of one given twice the last counts, as in vLLM."""
+    name, dot, path = option.text.partition(".")
+    if not name.startswith("--"):
+        # -O3 is -O 3.
+        short, level = ("-O", name[2:]) if re.fullmatch("-O[0-9]", name) else (name, "")
+        if short not in _SHORT:
+            sentence = f"found {option.text}; expected vLLM's long option"
+            raise ShellError((option.line, sentence))
+        name, words = f"--{_SHORT[short]}", [Word(level, option.line), *words] if level else words
+    name = name[2:].replace("_", "-")
+    expanding = next((word for word in words if word.expands), None)
+    if expanding and name in OURS:
+        # It names what only its author's machines have.
+        words = []
+    elif expanding:
+        sentence = f"found {expanding.text}, which a shell expands; expected the value itself"
+        raise ShellError((expanding.line, sentence))
+    if dot:
+        _nest(options.setdefault(name, {}), option, path.split("."), words)
+        return name
+    if not words:
+        # A recipe has `x: false` for --no-x.
+        options[name.removeprefix("no-")] = not name.startswith("no-")
+        return name.removeprefix("no-")
+    values = [_value(option.text, each) for each in words]
+    options[name] = values[0] if len(values) == 1 else values
+    return name
+
+
+def _nest(mapping: Any, option: Word, path: list[str], words: list[Word]) -> None:
+    """Put the value of --option.key.key where JSON would hold it."""
+    *way, last = path[: _DEEPEST + 1]
+    for key in way:
+        mapping = mapping.setdefault(key, {}) if isinstance(mapping, dict) else None
+    if len(words) != 1 or not isinstance(mapping, dict) or len(path) > _DEEPEST or "+" in last:
+        found = " ".join([option.text, *(word.text for word in words)])
+        raise ShellError((option.line, f"found {found}; expected --option '{{JSON}}'"))
+    text = words[0].text
+    mapping[last] = text
+    with suppress(ValueError, RecursionError):
+        mapping[last] = json.loads(text.lower() if text in ("True", "False") else text)
+
+
+def _value(option: str, given: Word) -> Any:
+    """Return the value that a word stands for."""
+    word = given.text
+    if word.startswith("{"):
+        try:
+            return json.loads(word)
+        except (ValueError, RecursionError):
+            raise ShellError((given.line, f"found {word} after {option}; expected JSON")) from None
+    if number := _NUMBER.fullmatch(word):
+        return float(word) if number[2] else int(word)
+    return word

@@ -1,0 +1,275 @@
+"""Recipes of sparkrun and of spark-vllm-docker (version 1), read as our own.
+
+Keys: spark-arena/sparkrun, src/sparkrun/core/recipe.py at 0041b8f, which has one more version: any
+other; eugr/spark-vllm-docker, run-recipe.py at 181ade0, and build-and-copy.sh at 028b7ce.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from sparkwright.common.errors import PlanError
+from sparkwright.common.schema import shown
+from sparkwright.declared.recipe.mod_script import drops_caches
+from sparkwright.declared.recipe.mods import ENTRY, MOST_MODS, ModFolder, read_mods
+from sparkwright.declared.recipe.published.document import Document
+from sparkwright.declared.recipe.published.draft import (
+    Draft,
+    NotForUs,
+    Origin,
+    Translated,
+    translated,
+)
+from sparkwright.declared.recipe.published.serve_line import (
+    MOST_VALUE,
+    ServeLine,
+    beyond_two,
+    fill,
+    filled,
+    parse_line,
+)
+from sparkwright.declared.recipe.published.shell import ShellError
+
+# Those that are read, and those without an effect on what runs: what is said of the recipe, and
+# what its launcher does with images and models before it starts one.
+_KNOWN = (
+    *("recipe_version", "name", "description", "model", "model_revision", "runtime", "container"),
+    *("command", "defaults", "env", "min_nodes", "max_nodes", "mode", "solo_only", "cluster_only"),
+    *("mods", "build_args", "pre_exec", "post_exec", "post_commands"),
+    *("builder", "builder_config", "executor_config"),
+    *("sparkrun_version", "runtime_version", "metadata", "benchmark", "capabilities"),
+    *("container_name", "distribution_config", "stop_after_post"),
+    *("author", "maintainer", "tags", "notes", "license", "source", "draft_model"),
+)
+_IN_THE_IMAGE = "it left out, in a copy of the file, with an image that has what it does"
+_BESIDE = "it left out: nothing runs beside the engine"
+_HOOKS = {"pre_exec": _IN_THE_IMAGE, "post_exec": _BESIDE, "post_commands": _BESIDE}
+# The one pulls images from registries, the other builds those alone that no registry has.
+_BUILDERS = ("eugr", "docker-pull")
+_RUNTIMES = ("vllm", "vllm-distributed", "vllm-ray", "eugr-vllm")
+# Arguments of spark-vllm-docker's build with which it pulls its image all the same: the first
+# choose one, and transformers 5 is in all.
+_EXPERIMENTAL = ("--exp-b12x", "--experimental-b12x")
+_PULLING = (
+    *(*_EXPERIMENTAL, "--tf5", "--pre-tf", "--pre-transformers", "--full-log", "--cleanup"),
+    *("--copy-parallel", "--setup", "-t", "--tag", "-j", "--build-jobs", "-u", "--user"),
+    *("--network", "--config", "-c", "--copy-to", "--copy-to-host"),
+)
+_B12X = "eugr/spark-vllm-b12x:latest"
+_NIGHTLY = "ghcr.io/spark-arena/dgx-vllm-eugr-nightly"
+# The names that spark-vllm-docker's scripts, and sparkrun, give to the images that they pull.
+_PULLED = {
+    "vllm-node": "eugr/spark-vllm:latest",
+    "vllm-node-tf5": "eugr/spark-vllm:latest",
+    "vllm-node-b12x": _B12X,
+    "sparkrun-eugr-vllm": f"{_NIGHTLY}:latest",
+    "sparkrun-eugr-vllm-tf5": f"{_NIGHTLY}-tf5:latest",
+}
+_MOD = re.compile(r"(@[A-Za-z0-9_-]+/)?(mods/)?(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)/?")
+
+
+def is_sparkrun(data: Mapping[str, Any]) -> bool:
+    """Tell whether the content of a YAML file is such a recipe."""
+    return not {"checkpoints", "extends"} & {*data} and bool(
+        {"recipe_version", "container", "command"} & {*data}
+    )
+
+
+def translate(document: Document, origin: Origin) -> Translated:
+    """Translate such a recipe into one of ours."""
+    for key in ("defaults", "env", "metadata", "executor_config"):
+        document.mapping(key)
+    _audience(document)
+    problems = [*_key_problems(document)]
+    remarks = document.remarks
+    if settings := document.mapping("executor_config"):
+        sentence = f"left out: {', '.join(settings)}. The container here has settings of its own"
+        remarks.append(document.problem(("executor_config",), sentence))
+    mods: list[ModFolder] = []
+    runs: dict[int, ServeLine] = {}
+    envs: dict[int, dict[str, str]] = {}
+    try:
+        mods = _mods(document, origin, remarks)
+    except PlanError as error:
+        problems += error.problems
+    try:
+        runs = _runs(document)
+        envs = {count: _environment(document, each, count) for count, each in runs.items()}
+    except PlanError as error:
+        problems += error.problems
+    line = next(iter(runs.values()), ServeLine("", {}))
+    lines = {key: document.line("command", within=at) for key, at in line.lines.items()}
+    model = document.get("model")
+    if runs and model and model != line.model:
+        found = f"found the model {line.model}; expected {model}, which `model` names"
+        problems.append(f"{document.path}:{lines['checkpoints']}: command: {found}")
+    if problems:
+        raise PlanError(*problems)
+    lines |= {f"env.{key}": document.line("env", key) for key in document.mapping("env")}
+    lines |= {"image": document.line("container"), "image.mods": document.line("mods")}
+    lines["sparks"] = lines.get("args.tensor-parallel-size", lines["checkpoints"])
+    described = document.get("metadata", "description"), document.get("name"), line.model
+    draft = Draft(
+        path=document.path,
+        origin=origin,
+        name=document.path.stem,
+        description=str(document.get("description") or next(filter(None, described))),
+        proven="By its authors, with a launcher of theirs; here, by nobody that we know of.",
+        image=str(_image(document)),
+        model=line.model,
+        runs={count: (each.options, envs[count]) for count, each in runs.items()},
+        lines=lines,
+        key="command",
+        revision=line.options.get("revision", document.get("model_revision")),
+        mods=mods,
+        remarks=remarks,
+    )
+    return translated(draft)
+
+
+def _values(document: Document, sparks: int | None = None) -> dict[str, Any]:
+    """Return the values of the command's keys, for a number of Sparks or by the defaults."""
+    values = {"port": 8000, "host": "0.0.0.0", "model": document.get("model")}
+    values |= document.mapping("defaults")
+    return values if sparks is None else {**values, "tensor_parallel": sparks}
+
+
+def _line(document: Document, sparks: int | None = None) -> ServeLine:
+    command = document.get("command")
+    if not isinstance(command, str):
+        raise document.error(("command",), "found nothing; expected one vllm serve line")
+    try:
+        return parse_line(fill(command, _values(document, sparks)))
+    except ShellError as error:
+        raise document.error(("command",), error) from None
+
+
+def _environment(document: Document, line: ServeLine, sparks: int) -> dict[str, str]:
+    values, env = _values(document, sparks), document.mapping("env")
+    try:
+        ours = {key: filled(str(value), values, MOST_VALUE) for key, value in env.items()}
+    except ShellError as error:
+        raise document.error(("env",), error) from None
+    return {**ours, **line.variables}
+
+
+def _audience(document: Document) -> None:
+    """Refuse what is for others."""
+    runtime = document.get("runtime") or "vllm"
+    if runtime not in _RUNTIMES:
+        sentence = f"found {shown(runtime)}; expected {' or '.join(_RUNTIMES)}"
+        raise NotForUs("another engine", document.problem(("runtime",), sentence))
+    command = document.get("command")
+    if not document.get("runtime") and "vllm" not in f"{command} {document.get('container')}":
+        sentence = "found a command and an image without vllm; expected vllm serve"
+        raise NotForUs("another engine", document.problem(("command",), sentence))
+    for key in ("min_nodes", "max_nodes"):
+        if not isinstance(document.get(key) or 1, int):
+            sentence = f"found {shown(document.get(key))}; expected a whole number"
+            raise document.error((key,), sentence)
+    if (document.get("min_nodes") or 1) > 2:
+        sentence = f"found {document.get('min_nodes')}; expected 1 or 2, the number of Sparks"
+        raise NotForUs("more than two Sparks", document.problem(("min_nodes",), sentence))
+    with suppress(ShellError):
+        if isinstance(command, str) and (found := beyond_two(filled(command, _values(document)))):
+            problem = document.problem(("command",), found[1], found[0])
+            raise NotForUs("more than two Sparks", problem)
+
+
+def _image(document: Document) -> str | None:
+    """Return the image that the launcher pulls; None: its author's scripts build it."""
+    container = document.get("container")
+    if not isinstance(container, str) or "/" in container:
+        return container
+    if any(word in _EXPERIMENTAL for word in document.texts("build_args")):
+        return _B12X
+    return _PULLED.get(container.removesuffix(":latest"))
+
+
+def _key_problems(document: Document) -> Iterator[str]:
+    for key, value in document.data.items():
+        if key not in _KNOWN and value:
+            found = f"found {shown(value)}, which cannot be converted; remove it"
+            yield document.problem((key,), found)
+    builder, image = document.get("builder"), document.get("container")
+    if builder and builder not in _BUILDERS:
+        sentence = f"found {shown(builder)}; expected {' or '.join(_BUILDERS)}"
+        yield document.problem(("builder",), sentence)
+    if settings := document.get("builder_config"):
+        sentence = f"found {shown(settings)}; expected {_IN_THE_IMAGE}"
+        yield document.problem(("builder_config",), sentence)
+    for key, expected in _HOOKS.items():
+        for index, hook in enumerate(document.texts(key)):
+            yield document.problem((key, index), f"found {shown(hook)}; expected {expected}")
+    for index, word in enumerate(document.texts("build_args")):
+        if word.startswith("-") and word not in _PULLING:
+            sentence = f"found {shown(word)}; expected {_IN_THE_IMAGE}"
+            yield document.problem(("build_args", index), sentence)
+    if not isinstance(image, str) or _image(document) is None:
+        sentence = f"found {image or shown(image)}, which its author's scripts build; expected an "
+        sentence += f"image on a registry, or one of {', '.join(_PULLED)}, which they pull"
+        yield document.problem(("container",), sentence)
+    for key, value in document.mapping("env").items():
+        if value is None or isinstance(value, list | dict):
+            found = "nothing" if value is None else shown(value)
+            yield document.problem(("env", key), f"found {found}; expected the value itself")
+
+
+def _mods(document: Document, origin: Origin, remarks: list[str]) -> list[ModFolder]:
+    """Return the mods; what is said of one that is left out joins the remarks."""
+    found: list[ModFolder] = []
+    problems: list[str] = []
+    for index, reference in enumerate(document.texts("mods")[: MOST_MODS + 1]):
+        match, keys = _MOD.fullmatch(reference), ("mods", index)
+        folders = (folder / match["name"] for folder in origin.mods) if match else ()
+        folder = next((each for each in folders if (each / ENTRY).is_file()), None)
+        if folder is None:
+            sentence = f"found {reference}, a mod that is not at hand; expected its folder beside "
+            sentence += "the recipe, in mods of its source, or in spark-vllm-docker"
+            problems.append(document.problem(keys, sentence))
+            continue
+        try:
+            (mod,) = read_mods([folder])
+        except PlanError as error:
+            problems += (document.problem(keys, problem) for problem in error.problems)
+            continue
+        if drops_caches(mod):
+            sentence = f"left out: {reference} empties the page cache, as each start here does"
+            remarks.append(document.problem(keys, sentence))
+        else:
+            found.append(mod)
+    if problems:
+        raise PlanError(*problems)
+    return found
+
+
+def _runs(document: Document) -> dict[int, ServeLine]:
+    """Return the command by the number of Sparks, that of the defaults first.
+
+    The launcher of version 1 runs any recipe on one Spark that is not for a cluster only: it
+    fills in a tensor-parallel size of 1 then.
+    """
+    solo = document.get("solo_only") or document.get("mode") == "solo"
+    cluster = document.get("cluster_only") or document.get("mode") == "cluster"
+    least = max(int(document.get("min_nodes") or 1), 2 if cluster else 1)
+    most = 1 if solo else int(document.get("max_nodes") or 2)
+    line = _line(document)
+    size = _size(line)
+    runs = {size: line} if size in (1, 2) else {}
+    if size == 2 and str(document.get("recipe_version")) == "1":
+        alone = _line(document, 1)
+        runs |= {1: alone} if _size(alone) == 1 else {}
+    runs = {count: each for count, each in runs.items() if least <= count <= most}
+    if not runs:
+        at = line.lines.get("args.tensor-parallel-size", line.lines["checkpoints"])
+        sentence = f"found --tensor-parallel-size {shown(size)}; expected the number of Sparks, "
+        sentence += f"{least} to {most} by min_nodes, max_nodes, solo_only and cluster_only"
+        raise PlanError(document.problem(("command",), sentence, at))
+    return runs
+
+
+def _size(line: ServeLine) -> Any:
+    return line.options.get("tensor-parallel-size", 1)

@@ -1,0 +1,266 @@
+"""A recipe: one thing that can be served, and with what."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from sparkwright.common.errors import PlanError
+from sparkwright.common.schema import Model, Text, satisfying
+from sparkwright.declared.recipe.options import Options, options
+from sparkwright.declared.recipe.values import (
+    RELEASE,
+    Argument,
+    FilePattern,
+    Folder,
+    ImageBuild,
+    ImageMods,
+    ImageOrBuild,
+    Option,
+    Release,
+    Repository,
+    Revision,
+    Variable,
+)
+
+# Seconds before the end of vLLM's own drain at which a stop cuts off requests in flight.
+BREAK_OFF = 2
+
+# Where a recipe leaves it to vLLM: the context of Qwen's models, and vLLM's larger default for the
+# tokens of a step (EngineArgs.get_batch_defaults).
+_CONTEXT, _BATCH = 262_144, 8192
+_DAY = 86_400
+_UNTIL = "seconds until it must answer, a whole number from 1 to 86400, a day"
+
+# The first release that caches prefixes of models with linear attention by default, in
+# engine/arg_utils.py and config/model.py: off in 0.17.0 to 0.27.0, on in 0.28.0 to 0.33.0.
+_PREFIX_CACHING = (0, 28)
+
+# What a published recipe's ``vllm`` says whose image has a name that moves.
+UNKNOWN_VLLM = "its image's own"
+
+
+def _day(value: object) -> object:
+    try:
+        return date.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+class Checkpoint(Model):
+    """A repository on the hub, and the folder below the root that holds it on a Spark."""
+
+    repo: Repository = Field(description="OWNER/NAME, as on the hub")
+    revision: Revision = Field(default="main", description="a branch, tag or commit")
+    folder: Folder = Field(description="one folder name, such as qwen36-nvfp4")
+    not_before: Annotated[date | None, BeforeValidator(_day)] = Field(
+        default=None, description="a date such as 2026-04-19; an older commit is refused"
+    )
+    files: list[FilePattern] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=64,
+        description='a list of patterns of the files to fetch, such as ["*.json", "model*"]',
+    )
+
+
+# What an engine is asked for: the key `answers` of a recipe.
+Answers = Literal["chat", "embeddings", "scores"]
+# Long steps read many prompts faster; short ones let a prompt that comes between begin sooner.
+Favors = Literal["first-token", "throughput"]
+
+Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Figures = Annotated[
+    dict[str, dict[str, Figure]],
+    Field(description="a mapping of workloads to figures, such as single: {tok_s: 83.9}"),
+]
+
+
+# A terminal would follow other characters: they may be a stranger's.
+Prose = Annotated[str, satisfying(lambda text: text.replace("\n", "").isprintable())]
+
+
+class Memory(Model):
+    """The memory figures that a recipe's source saw, to hold the memory plan against."""
+
+    weights_gib: float | None = Field(default=None, gt=0, description="GiB of weights")
+    kv_cache_gib: float | None = Field(default=None, gt=0, description="GiB of KV cache")
+    kv_cache_tokens: int | None = Field(default=None, gt=0, description="tokens, as vLLM logs them")
+    concurrency: float | None = Field(
+        default=None, gt=0, description="requests of max-model-len at once, as vLLM logs them"
+    )
+    total_gib: float | None = Field(default=None, gt=0, description="GiB in use while serving")
+
+
+class EngineSettings(Model):
+    """The command line and environment of vLLM."""
+
+    args: dict[Option, Argument] = Field(
+        default_factory=dict, description="a mapping of vLLM's options, without dashes"
+    )
+    env: dict[Variable, Text] = Field(
+        default_factory=dict, description="text in quotes (variables are strings)"
+    )
+
+    @property
+    def options(self) -> Options:
+        """The options in ``args``, as vLLM reads them."""
+        return options(self.args)
+
+
+class BySparks(EngineSettings):
+    """The values that differ with one number of Sparks; each replaces the recipe's own."""
+
+    start_timeout: int | None = Field(default=None, ge=1, le=_DAY, description=_UNTIL)
+    expected: Figures | None = None
+
+
+def _text_keys(value: object) -> object:
+    """YAML reads a count as a number; messages name keys."""
+    return {str(key): item for key, item in value.items()} if isinstance(value, dict) else value
+
+
+class Recipe(EngineSettings):
+    """One thing that can be served, and with what."""
+
+    name: str
+    description: Prose = Field(description="a sentence on what it serves, in printable text")
+    source: Prose = Field(description="where its settings come from, in printable text")
+    proven: Prose = Field(description="who has seen it run, and where, in printable text")
+    vllm: Text = Field(min_length=1, description="the vLLM version in the image, such as '0.33.0'")
+    judged_by: Release | None = Field(
+        default=None, description="the nearest release of vLLM, such as 0.20.2"
+    )
+    unjudged: list[Text] = Field(
+        default_factory=list,
+        description="a list of options and variables that only the image's own vLLM has",
+    )
+    answers: Answers = Field(
+        default="chat", description="chat, embeddings, or scores (of documents, for a query)"
+    )
+    hardware: list[str] = Field(
+        min_length=1, description="a list of hardware classes, such as [gb10]"
+    )
+    sparks: list[int] = Field(
+        min_length=1, description="a list of Spark counts, such as [1] or [1, 2]"
+    )
+    image: ImageOrBuild = Field(
+        description="an image with a tag or digest, such as example.org/name:1.0, or {build: …}, "
+        "or {base: …, mods: […]}"
+    )
+    checkpoints: dict[str, Checkpoint] = Field(
+        description="a mapping with 'model' and, by names of your own, what else the engine loads"
+    )
+    served_names: list[Text] = Field(
+        min_length=1, description="a list of the names that clients ask for"
+    )
+    favors: Favors | None = Field(
+        default=None, description="first-token or throughput: what the tokens of a step are for"
+    )
+    by_sparks: Annotated[dict[str, BySparks], BeforeValidator(_text_keys)] = Field(
+        default_factory=dict,
+        description="a mapping of Spark counts to what differs, such as 2: {args: {…}, env: {…}}",
+    )
+    start_timeout: int = Field(ge=1, le=_DAY, description=_UNTIL)
+    memory: Memory = Field(default_factory=Memory, description="a mapping of the source's figures")
+    expected: Figures = Field(default_factory=dict)
+
+    @property
+    def build(self) -> ImageBuild | ImageMods | None:
+        """How the Spark makes the image; None: it is pulled as it is."""
+        return None if isinstance(self.image, str) else self.image
+
+    @property
+    def base_image(self) -> str:
+        """The image that a registry has: the recipe's own, or the one that it is built on."""
+        return self.image if isinstance(self.image, str) else self.image.base
+
+    @property
+    def judge(self) -> str:
+        """The release of vLLM by which the recipe is checked."""
+        return self.judged_by or self.vllm
+
+    @property
+    def release(self) -> tuple[int, ...] | None:
+        """The numbers of `judge`, such as (0, 28, 0); None where it names no release.
+
+        A judge of an image whose vLLM is unknown is an estimate, by which nothing is refused.
+        """
+        if self.vllm == UNKNOWN_VLLM:
+            return None
+        return tuple(map(int, self.judge.split("."))) if RELEASE.fullmatch(self.judge) else None
+
+    @property
+    def caches_prefixes(self) -> bool:
+        """Tell whether prompts that begin alike share blocks; an unknown release has it on."""
+        said = self.options.enable_prefix_caching
+        return (self.release or _PREFIX_CACHING) >= _PREFIX_CACHING if said is None else said
+
+    @property
+    def models(self) -> dict[str, str]:
+        """The repository behind each name that clients can ask for: the model's, or an adapter's.
+
+        Adapters are loaded when the engine starts; each is a checkpoint of the recipe.
+        """
+        adapters = {
+            adapter.name: self.checkpoints[adapter.checkpoint].repo
+            for adapter in self.options.lora_modules
+        }
+        return dict.fromkeys(self.served_names, self.checkpoints["model"].repo) | adapters
+
+    @property
+    def whole_models(self) -> dict[str, Checkpoint]:
+        """The checkpoints that are models of their own, with a config.json: not adapters."""
+        adapters = {adapter.checkpoint for adapter in self.options.lora_modules}
+        return {name: each for name, each in self.checkpoints.items() if name not in adapters}
+
+    @property
+    def longest_step(self) -> float:
+        """Seconds that one step of a sound engine may take: it reads max-num-batched-tokens.
+
+        The more context is before these, the longer. On one Spark 1,000 tokens took Qwen3.6-35B in
+        FP8 0.15 s, and 0.94 s at 262,144 tokens of context; Qwen3.8-27B, a dense model, 0.93 s
+        within prompts of 40,000 (github.com/0xBakeer/inference-atlas, by times to first tokens).
+        Taken here are 1 s, and 3.9 s at that context.
+        """
+        options = self.options
+        context = max(options.max_model_len or 0, 0) or _CONTEXT
+        return (options.max_num_batched_tokens or _BATCH) / 1000 * (1 + 11e-6 * context)
+
+    @property
+    def stop_timeout(self) -> int:
+        """Seconds that a stop leaves to requests in flight; then the engine is killed.
+
+        That is shortly before vLLM would end them: it would end a stream with `[DONE]`, as if it
+        were complete (vLLM 0.26, measured). A connection that breaks off shows that it is not.
+        """
+        return max(0, self.options.shutdown_timeout - BREAK_OFF)
+
+    def checked_sparks(self, count: int | None) -> int:
+        """Return a number of Sparks that the recipe is for; of None, the least.
+
+        Raises:
+            PlanError: It is for other numbers.
+        """
+        if count is not None and count not in self.sparks:
+            supported = " or ".join(map(str, self.sparks))
+            raise PlanError(f"--sparks: found {count}; expected {supported} ({self.name})")
+        return min(self.sparks) if count is None else count
+
+    def for_sparks(self, count: int) -> Recipe:
+        """Return the recipe as it is for one number of Sparks.
+
+        Returns:
+            The recipe with the values of ``by_sparks`` for that number, and no ``by_sparks``.
+        """
+        own = self.by_sparks.get(str(count), BySparks())
+        changes = {
+            "args": self.args | own.args,
+            "env": self.env | own.env,
+            "start_timeout": own.start_timeout or self.start_timeout,
+            "expected": self.expected if own.expected is None else own.expected,
+            "by_sparks": {},
+        }
+        return self.model_copy(update=changes)

@@ -1,0 +1,203 @@
+"""The trust that a recipe needs: options and variables that reach beyond serving a model.
+
+A stranger's recipe is only data as long as its options cannot run code, open ports or pass on what
+clients ask. Only the inventory can allow those that can (`trusts` of a replica), never the recipe.
+A name that no vLLM in `vllm_names.yaml` has needs trust as well.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from sparkwright.declared.recipe.mod_script import description
+from sparkwright.declared.recipe.mods import read_mods
+from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.declared.recipe.values import OWN_ENVIRONMENT, ImageMods
+from sparkwright.declared.recipe.vllm_names import UNKNOWN, normal, options, table
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something that a recipe sets and that only an inventory can allow.
+
+    Attributes:
+        name: The option or variable, as `trusts` names it.
+        key: Its place in the recipe, such as ``args.trust-remote-code``.
+        danger: What it lets the recipe do.
+        details: Lines for whoever is to allow it.
+    """
+
+    name: str
+    key: str
+    danger: str
+    details: tuple[str, ...] = ()
+
+
+# Variables of other programs that only tune them. Left out: what names libraries, programs, files
+# or machines, such as LD_PRELOAD, PYTHONPATH, NCCL_NET_PLUGIN, CC, HTTPS_PROXY, HF_ENDPOINT.
+_TUNING = re.compile(
+    r"PYTORCH_(CUDA_)?ALLOC_CONF|PYTORCH_NVML_BASED_CUDA_CHECK"
+    r"|TORCH_(MATMUL_PRECISION|CUDA_ARCH_LIST|ALLOW_TF32_CUBLAS_OVERRIDE)|TORCHDYNAMO_DISABLE"
+    r"|TORCH_NCCL_(AVOID_RECORD_STREAMS|BLOCKING_WAIT|ASYNC_ERROR_HANDLING|HEARTBEAT_TIMEOUT_SEC)"
+    r"|NVIDIA_(FORWARD_COMPAT|DISABLE_REQUIRE|TF32_OVERRIDE)"
+    r"|CUDA_(DEVICE_ORDER|DEVICE_MAX_CONNECTIONS|LAUNCH_BLOCKING|MODULE_LOADING|CACHE_MAXSIZE)"
+    r"|CUTE_DSL_ARCH|CUBLAS_WORKSPACE_CONFIG|TOKENIZERS_PARALLELISM|SAFETENSORS_FAST_GPU"
+    r"|INSTANTTENSOR_(BACKEND|BUFFER_SIZE|CHUNK_SIZE|CONCURRENCY|IO_DEPTH|MAX_FREE_MEM_USAGE)"
+    r"|FLASHINFER_(CUDA_ARCH_LIST|DISABLE_VERSION_CHECK|LOGGING_LEVEL)"
+    r"|NCCL_(NVLS_ENABLE|P2P_DISABLE|P2P_LEVEL|SHM_DISABLE|CUMEM_ENABLE|PROTO|ALGO|BUFFSIZE"
+    r"|(MIN|MAX)_(NCHANNELS|CTAS)|IB_(TIMEOUT|RETRY_CNT|TC|SL|QPS_PER_CONNECTION|MERGE_NICS)"
+    r"|CROSS_NIC|NET_GDR_LEVEL|NTHREADS)"
+    r"|(OMP|MKL|OPENBLAS|NUMEXPR)_NUM_THREADS|OMP_(PROC_BIND|PLACES)|TZ|LANG|LC_ALL"
+)
+
+_MOD = "runs a script as root in a build on the Spark, which may change all that the image holds"
+
+# A file of the engine's own folder, where mods put what these name. Who allows a mod lets it
+# change all of vLLM's code: its template or parser adds nothing to that.
+_OF_MODS = ("chat-template", "tool-parser-plugin", "reasoning-parser-plugin")
+_OWN_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.(jinja|py)")
+
+_CHECKPOINT_FILE = re.compile(r"\$\{[^}]+\}(/[A-Za-z0-9_-][\w.-]*)+", re.ASCII)
+_COMPILATION = {
+    *("mode", "level", "use-inductor", "custom-ops", "splitting-ops", "compile-sizes"),
+    *("compile-mm-encoder", "compile-ranges-endpoints", "use-inductor-graph-partition"),
+    *("cudagraph-mode", "cudagraph-capture-sizes", "max-cudagraph-capture-size", "full-cuda-graph"),
+    *("cudagraph-num-of-warmups", "cudagraph-copy-inputs", "cudagraph-specialize-lora"),
+    *("use-cudagraph", "pass-config", "fast-moe-cold-start", "backend"),
+}
+
+
+def _one_of(*plain: object) -> Callable[[object], bool]:
+    return lambda value: value in plain
+
+
+def _keys(value: object) -> dict[str, object]:
+    """Keys as vLLM reads them, with either sign between words; none if two of them are the same."""
+    mapping = value if isinstance(value, dict) else {}
+    keys = {str(key).replace("_", "-"): item for key, item in mapping.items()}
+    return keys if len(keys) == len(mapping) else {}
+
+
+def _compilation(value: object) -> bool:
+    keys = _keys(value)
+    if not keys:
+        return isinstance(value, int) or str(value).isdecimal()
+    return keys.keys() <= _COMPILATION and keys.get("backend", "") in ("", "eager", "inductor")
+
+
+def _method(value: object) -> bool:
+    return isinstance(value, str) and value != "custom_class" and "." not in value
+
+
+def _draft(value: object) -> bool:
+    """Tell whether it is no dotted path of a Python class, which vLLM would import."""
+    return str(value) in ("ngram", "[ngram]") or "/" in str(value) or str(value).startswith("${")
+
+
+def _speculation(value: object) -> bool:
+    keys = _keys(value)
+    if "draft-load-config" in keys:
+        return False
+    return _method(keys["method"]) if "method" in keys else _draft(keys.get("model"))
+
+
+def _template(value: object) -> bool:
+    """Tell whether it is a file of a checkpoint, or the template itself, which runs sandboxed."""
+    return "{{" in str(value) or _CHECKPOINT_FILE.fullmatch(str(value)) is not None
+
+
+def _level(value: object) -> bool:
+    """Tell whether it is no level by which vLLM logs whole requests."""
+    return str(value).lower() in ("info", "warning", "error", "critical")
+
+
+# Names of the table that need trust only with some values: the tests for the values that do not.
+_PLAIN: Mapping[str, Callable[[object], bool]] = {
+    "load-format": _one_of(
+        "auto", "hf", "safetensors", "fastsafetensors", "instanttensor", "mistral", "dummy"
+    ),
+    "config-format": _one_of("auto", "hf", "mistral"),
+    "tokenizer-mode": _one_of("auto", "hf", "slow", "mistral", "deepseek_v32", "deepseek_v4"),
+    "distributed-executor-backend": _one_of("mp", "uni"),
+    "kv-offloading-backend": _one_of("native"),
+    "data-parallel-size": _one_of(1),
+    "chat-template": _template,
+    "compilation-config": _compilation,
+    "speculative-config": _speculation,
+    "spec-method": _method,
+    "spec-model": _draft,
+    **dict.fromkeys(("VLLM_LOGGING_LEVEL", "log-level", "uvicorn-log-level"), _level),
+    "VLLM_LOGGING_STREAM": _one_of("ext://sys.stdout", "ext://sys.stderr"),
+    **dict.fromkeys(
+        (
+            *(f"disable-log-{each}" for each in ("deltas", "outputs", "requests")),
+            "disable-trace-replay",
+        ),
+        _one_of(True),
+    ),
+}
+
+
+def needs(recipe: Recipe) -> Iterator[Need]:
+    """Yield the settings of a recipe that only an inventory can allow.
+
+    Raises:
+        PlanError: One of its mods cannot be read.
+    """
+    if isinstance(recipe.image, ImageMods):
+        for mod in read_mods(recipe.image.mods):
+            yield Need(mod.word, f"image.mods: {mod.name}", _MOD, tuple(description(mod)))
+    existing = options(recipe.release)
+    has_mods = isinstance(recipe.image, ImageMods)
+    for name, value in recipe.args.items():
+        parsed = _parsed(value)
+        if has_mods and name in _OF_MODS and _OWN_FILE.fullmatch(str(value)):
+            continue
+        if name not in existing:
+            yield Need(name, f"args.{name}", UNKNOWN)
+        elif danger := _danger(name, parsed):
+            yield Need(name, f"args.{name}", danger)
+        else:
+            for key, danger in _inside(parsed):
+                yield Need(name, f"args.{name}.{key}", danger)
+    for name, text in recipe.env.items():
+        if name in OWN_ENVIRONMENT or _TUNING.fullmatch(name):
+            continue
+        if danger := _danger(name, text) if name in table() else UNKNOWN:
+            yield Need(name, f"env.{name}", danger)
+
+
+def _danger(name: str, value: object) -> str | None:
+    """Return what a name with this value lets a recipe do; None if it needs no trust."""
+    known = table().get(name)
+    # What is off does nothing, but for what turns something off.
+    off = value is False and not name.startswith("disable-")
+    if known is None or off or (name in _PLAIN and _PLAIN[name](value)):
+        return None
+    return known.danger
+
+
+def _parsed(value: object) -> object:
+    """Parse text that holds JSON, as vLLM does."""
+    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def _inside(value: object) -> Iterator[tuple[str, str]]:
+    """Yield the keys inside a value that are options which need trust, with what they allow."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if danger := _danger(normal(str(key)), item):
+                yield str(key), danger
+            for deeper, danger in _inside(item):
+                yield f"{key}.{deeper}", danger
+    elif isinstance(value, list):
+        for item in value:
+            yield from _inside(item)

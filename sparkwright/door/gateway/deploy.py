@@ -1,0 +1,260 @@
+"""The gateway on its host: what a run reads there, and what it does."""
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyinfra import host
+from pyinfra.api import (
+    FunctionCommand,
+    HiddenValue,
+    Host,
+    State,
+    StringCommand,
+    deploy,
+    operation,
+)
+from pyinfra.api.command import PyinfraCommand
+
+from sparkwright.artifacts.jobs.operations import virtual_environment
+from sparkwright.common import placed
+from sparkwright.common.facts import HostFact
+from sparkwright.common.files import Directory, Entry, ManagedFile
+from sparkwright.common.host_output import MARK, sections
+from sparkwright.common.operations import failing, is_dry_run, notice
+from sparkwright.common.paths import HOST_FILES
+from sparkwright.common.render import unit_file
+from sparkwright.common.terminal import plain
+from sparkwright.declared.fleet.fleet import needed
+from sparkwright.declared.fleet.group_data import settings_of_site
+from sparkwright.door import certificates
+from sparkwright.door.deploy import check_authority, run_keys
+from sparkwright.door.door import DoorPlan
+from sparkwright.door.gateway.files import (
+    BEHIND,
+    DOOR_FILES,
+    LARGEST,
+    configuration,
+    environment,
+    reachable,
+)
+from sparkwright.door.gateway.gateway import client_url, doors, listing, served, upstreams
+from sparkwright.door.key import GATEWAY
+from sparkwright.door.keys import gateway_key
+from sparkwright.door.operations import warn
+from sparkwright.door.state import stray_script
+from sparkwright.machine.firewall.deploy import firewall
+from sparkwright.machine.firewall.firewall import port_rules
+from sparkwright.machine.host.operations.files import managed_files
+from sparkwright.machine.host.operations.packages import install
+from sparkwright.machine.host.operations.secrets import secret_file
+from sparkwright.machine.host.units import parse_units, units_script
+from sparkwright.plan.release.programs import program
+from sparkwright.run.spark import fleet_of, recipe_of
+from sparkwright.run.target import bad_input, target
+
+SOCKET, UNIT, DOOR = "gateway.socket", "gateway.service", "gateway-door.service"
+# In the order of their start.
+UNITS = (SOCKET, UNIT, DOOR)
+_FILES = HOST_FILES / "door" / "gateway"
+
+
+@dataclass(frozen=True)
+class GatewayState:
+    """The gateway on its host.
+
+    Attributes:
+        installed: Its door's HAProxy is installed.
+        stray: The distribution's HAProxy service, which came with the package, is on.
+        active, enabled: All of its units are.
+        outdated: One of its files changed after a unit had started (to the second).
+        taken: Other programs that listen on its port, as in "nginx (pid 7)".
+        status: Its status line about the replicas; empty where it does not run.
+    """
+
+    installed: bool
+    stray: bool
+    active: bool
+    enabled: bool
+    outdated: bool
+    taken: tuple[str, ...]
+    status: str
+
+
+class GatewayStates(HostFact[GatewayState]):
+    """The state of the gateway in relation to the files that configure it."""
+
+    def command(self, root: str, port: int, files: Sequence[str]) -> str:
+        return f"""
+echo {MARK}installed
+command -v haproxy
+echo {MARK}stray
+{stray_script(root)}
+echo {MARK}taken
+for pid in $(ss -Hltnp 'sport = :{port}' | grep -o 'pid=[0-9]*' | cut -d= -f2 | sort -u); do
+  grep -qs -e '/{UNIT}$' -e '/{DOOR}$' "/proc/$pid/cgroup" ||
+    echo "$(cat "/proc/$pid/comm") (pid $pid)"
+done
+echo {MARK}status
+systemctl show --value --property=StatusText {UNIT}
+{units_script({SOCKET: [], UNIT: files, DOOR: files})}
+true"""
+
+    def parse(self, output: list[str]) -> GatewayState:
+        found = sections(output)
+        units = parse_units(found, UNITS).values()
+        return GatewayState(
+            installed=bool(found["installed"]),
+            stray=bool(found["stray"]),
+            active=all(unit.active for unit in units),
+            enabled=all(unit.enabled for unit in units),
+            outdated=any(unit.outdated for unit in units),
+            taken=tuple(found["taken"]),
+            status=" ".join(found["status"]),
+        )
+
+
+@operation()
+def gateway(
+    root: str,
+    entries: Sequence[Entry],
+    requirements: str,
+    secrets: Mapping[str, HiddenValue | None],
+    door: DoorPlan,
+    url: str,
+    names: str,
+) -> Generator[PyinfraCommand, None, None]:
+    """Run the gateway with these files, and show which replicas it reaches.
+
+    Args:
+        requirements: The packages that it runs with, each with its hashes.
+        secrets: Path -> content of the files with its key and of its door; None for one that must
+            be absent.
+        door: If another program has its port, the host fails before any change.
+        url: Where clients reach it.
+        names: The names that they may ask for, in one line.
+    """
+    folder = f"{root}/gateway"
+    warn(door)
+    files = [entry.path for entry in entries if not isinstance(entry, Directory)]
+    state = host.get_fact(GatewayStates, root=root, port=door.port, files=[*files, *secrets])
+    if state.taken:
+        yield failing(
+            f"Port {door.port} is taken by {' and '.join(state.taken)}: stop it, or give the "
+            "gateway another port in the inventory."
+        )
+        return
+    changes = list(managed_files._inner(entries=entries))
+    for path, content in secrets.items():
+        changes += secret_file._inner(path=path, content=content)
+    changes += virtual_environment._inner(
+        path=f"{folder}/env", requirements=f"{folder}/requirements.txt", text=requirements
+    )
+    if not state.installed:
+        yield install("haproxy")
+    # An owner's own haproxy.service stays as it is.
+    if not state.installed or state.stray:
+        yield StringCommand("systemctl disable --quiet --now haproxy.service")
+    yield from changes
+    if not state.enabled:
+        yield StringCommand("systemctl daemon-reload && systemctl enable --quiet", *UNITS)
+    if changes or state.outdated or not state.active:
+        # Five failures in a row would otherwise forbid a start by hand, too.
+        yield StringCommand(
+            f"systemctl daemon-reload && systemctl reset-failed {UNIT} 2>/dev/null; "
+            f"haproxy -c -q -C {folder}/door -f door.cfg -f engines.cfg && "
+            f"systemctl stop {' '.join(reversed(UNITS))} && "
+            f"systemctl start {' '.join(UNITS)} || "
+            f"{{ journalctl --unit {UNIT} --unit {DOOR}",
+            "--lines 15 --no-pager --output cat >&2; exit 1; }",
+        )
+        yield FunctionCommand(_report, (root, door.port, url, names), {})
+    elif state.enabled:
+        notice(_summary(url, names, state.status), color="green")
+
+
+def _report(state: State, host: Host, root: str, port: int, url: str, names: str) -> bool:
+    now = host.get_fact(GatewayStates, root=root, port=port, files=())
+    host.log(plain(_summary(url, names, now.status)))
+    return now.active
+
+
+def _summary(url: str, names: str, status: str) -> str:
+    return f"The gateway answers at {url}/v1. Names: {names}. Replicas {status}."
+
+
+@deploy("Gateway")
+def apply() -> None:
+    """Have all replicas behind one address, on the host that the inventory names."""
+    own, settings = target(), target().settings
+    root, folder = own.root, f"{own.root}/gateway"
+    record = not is_dry_run()
+    with bad_input():
+        fleet = fleet_of(own.fleet)
+        recipes = {name: recipe_of(name) for name in fleet.recipes}
+        replica_settings = settings_of_site(Path.cwd(), fleet, host.inventory.get_override_data())
+        replicas, urls = upstreams(fleet, recipes), doors(fleet, replica_settings)
+        keys = run_keys(fleet)
+        check_authority(fleet, settings)
+        own_key = gateway_key(keys)
+        assert own_key
+        own_names = (host.data.dict().get("ssh_hostname"), own.spark, "gateway")
+        certificate = certificates.server_certificate(
+            settings,
+            fleet.source,
+            "gateway",
+            certificates.server_names(settings, own_names),
+            record,
+            certificates.site_names(settings, fleet),
+        )
+        # A door's certificate may be signed by itself alone.
+        trusted = certificates.chains(
+            certificates.door_certificate(fleet, name, replica_settings[name], record)
+            for name in urls
+        )
+        most = min(settings.max_body_mib, LARGEST)
+        door = DoorPlan(
+            settings.model_copy(update={"max_body_mib": most}),
+            port=needed(fleet).port,
+            place=GATEWAY,
+            keys=keys,
+            certificate=certificate,
+            # What is to wait waits at the door of its replica.
+            hold_seconds=0,
+            behind=BEHIND,
+        )
+    requirements = (_FILES / "requirements.txt").read_text("utf-8")
+    door_files = door.files((HOST_FILES / "door" / "door.cfg").read_text("utf-8"), folder)
+    values = {"root": root, "trusted": bool(trusted), "doors": reachable(urls.values())}
+    entries: list[Entry] = [
+        Directory(root),
+        *(placed.folder(root, name) for name in ("secrets", "state", "gateway")),
+        Directory(f"{folder}/door", mode="700"),
+        ManagedFile(f"{folder}/requirements.txt", requirements),
+        ManagedFile(f"{folder}/gateway", program("host.door.gateway.gateway")),
+        ManagedFile(f"{folder}/config.yaml", configuration(replicas, urls)),
+        *(ManagedFile(f"{folder}/door/{name}", text) for name, text in DOOR_FILES.items()),
+        *(unit_file(_FILES / name, **values) for name in UNITS),
+        *([ManagedFile(f"{folder}/doors.pem", trusted)] if trusted else []),
+    ]
+    secrets = {f"{folder}/door/{name}": text for name, text in door_files.items()}
+    secrets[f"{root}/secrets/gateway.env"] = environment(own_key.secret)
+    gateway(
+        name="Gateway",
+        root=root,
+        entries=entries,
+        requirements=requirements,
+        secrets={
+            path: None if text is None else HiddenValue(text) for path, text in secrets.items()
+        },
+        door=door,
+        url=client_url(fleet, secured=certificate is not None),
+        names=listing(served(replicas)),
+    )
+    firewall(
+        name="Gateway's port in the firewall",
+        root=root,
+        mode=settings.firewall,
+        purposes=("gateway",),
+        rules=port_rules(door.port, "gateway", settings.firewall_from),
+    )

@@ -1,0 +1,143 @@
+"""Does it deliver? Measures each replica from its head."""
+
+import json
+import shlex
+from collections.abc import Generator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pyinfra import host
+from pyinfra.api import FunctionCommand, Host, State, deploy, operation
+from pyinfra.api.command import PyinfraCommand
+
+from sparkwright.artifacts.jobs.facts import JobState
+from sparkwright.artifacts.jobs.operations import follow, put_manifest, reason, start
+from sparkwright.common.command_line import next_line
+from sparkwright.common.facts import HostFact
+from sparkwright.common.local_file import file_in, write_file
+from sparkwright.common.operations import failing
+from sparkwright.common.paths import HOST_FILES
+from sparkwright.common.placed import folder
+from sparkwright.common.render import unit_file
+from sparkwright.common.startup import KEPT
+from sparkwright.declared.recipe.workloads import WORKLOADS, order, passages
+from sparkwright.engine.engine import EngineState, problem
+from sparkwright.engine.facts import Engines
+from sparkwright.insight.benchmark.measured import Answer, check_answer
+from sparkwright.insight.benchmark.report import report
+from sparkwright.machine.host.operations.files import managed_files
+from sparkwright.plan.release.container import CONTAINER_OPTIONS
+from sparkwright.plan.release.programs import program_files
+from sparkwright.plan.release.release import Release
+from sparkwright.run.target import Target, seats
+
+JOB = "benchmark"
+# In the project that pyinfra runs in.
+RESULTS = Path("benchmarks")
+
+
+class BenchmarkResult(HostFact[Answer | None]):
+    """The result of the last benchmark; None while there is none."""
+
+    momentary = True
+
+    def command(self, root: str) -> str:
+        """Return a command that exits 0 in any case."""
+        return f"cat {shlex.quote(root)}/benchmarks/latest.json 2>/dev/null || true"
+
+    def parse(self, output: list[str]) -> Answer | None:
+        """Check the answer's form and bounds."""
+        return Answer.model_validate_json("".join(output))
+
+
+@deploy("Benchmark")
+def apply() -> None:
+    """Measure the workloads that `--data workloads=NAME,NAME` names; all without it."""
+    for own in seats():
+        if own.release is None or not own.is_head or not own.replica:
+            continue
+        root = own.release.root
+        managed_files(
+            name="Programs of the benchmark",
+            entries=[
+                folder(root, "benchmarks"),
+                *program_files(root),
+                unit_file(HOST_FILES / "insight" / "benchmark" / "benchmark.service", root=root),
+            ],
+        )
+        benchmark(name="Figures", own=own, workloads=own.options.workloads or [*WORKLOADS])
+
+
+@operation()
+def benchmark(own: Target, workloads: Sequence[str]) -> Generator[PyinfraCommand]:
+    """Measure a replica from its head, and write its figures as JSON and as Markdown.
+
+    A unit on the Spark measures, and goes on without a connection. A run that finds it at the same
+    work follows it; a benchmark of other workloads is ended first.
+    """
+    release, replica = own.release, own.replica
+    assert release is not None
+    assert replica is not None
+    recipe, model = release.recipe, release.recipe.served_names[0]
+    state = host.get_fact(Engines, root=release.place, release=release.id, model=model)
+    if why := _unmeasurable(state, release):
+        yield failing(f"There is nothing to measure: {why}.")
+        return
+    orders = {
+        "release": release.id,
+        "model": model,
+        "place": release.place,
+        "options": CONTAINER_OPTIONS,
+        "tokenizer": f"/models/{recipe.checkpoints['model'].folder}",
+        "passages": passages(),
+        "start": KEPT,
+        "workloads": [order(WORKLOADS[name]) for name in workloads],
+    }
+    manifest = json.dumps(orders) + "\n"
+    last: dict[str, JobState] = {}
+    yield from put_manifest(release.root, JOB, JOB, manifest)
+    yield start(JOB)
+    yield follow(release.root, [JOB], last)
+    answer = host.get_fact(BenchmarkResult, root=release.root)
+    if answer and (wrong := check_answer(answer, manifest, workloads)):
+        yield failing(f"{release.root}/benchmarks/latest.json is no answer to this run: {wrong}")
+        return
+    if answer:
+        yield FunctionCommand(_keep, (replica, answer, release, own.hardware_class), {})
+    if not answer or answer.given_up:
+        yield failing(reason(JOB, last[JOB]))
+
+
+def _unmeasurable(state: EngineState, release: Release) -> str | None:
+    """Return why a release cannot be measured; None where it can."""
+    if release.recipe.answers != "chat":
+        return f"{release.recipe.name} answers {release.recipe.answers}; all workloads chat"
+    unit = state.units.get(release.id)
+    if state.current != release.id:
+        why = f"found {state.current or 'no release'}; expected {release.id}, by the inventory"
+    elif unit is None or unit.active != "active":
+        why = f"vllm@{release.id} is {unit.active if unit else 'not there'}"
+    elif found := problem(state, [*release.recipe.models]):
+        why = found
+    else:
+        return None
+    apply, doctor = next_line("apply"), next_line("doctor")
+    return f"{why}. `{apply}` has it serve, `{doctor}` names what ails it"
+
+
+def _keep(
+    state: State, host: Host, replica: str, answer: Answer, release: Release, hardware: str
+) -> None:
+    """Write a result as JSON and Markdown, and show its table."""
+    stem, sparks = f"{replica}-{datetime.now(UTC):%Y%m%d-%H%M%S}", len(release.ranks.sparks)
+    about = f"{replica}: {release.id} with vLLM {release.recipe.vllm} on {sparks} x {hardware}"
+    lines, page = report(answer, about, hardware, release.recipe.expected)
+    recipe, figures = release.recipe, answer.figures
+    known = {"about": about, "recipe": recipe.name, "vllm": recipe.vllm, "figures": figures}
+    text = json.dumps({**known, "model": recipe.served_names[0], **answer.model_dump()})
+    path = file_in(RESULTS, f"{stem}.md")
+    write_file(file_in(RESULTS, f"{stem}.json"), text + "\n")
+    write_file(path, "\n".join([*page, ""]))
+    for line in lines:
+        host.log(line)
+    host.log(f"All figures: {path}")

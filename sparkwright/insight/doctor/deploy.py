@@ -1,0 +1,120 @@
+"""The deploy that diagnoses a Spark, and changes nothing."""
+
+from collections.abc import Generator, Sequence
+from pathlib import Path
+
+import click
+from pyinfra import host, state
+from pyinfra.api import Host, StringCommand, deploy, operation
+from pyinfra.api.exceptions import PyinfraError
+
+from sparkwright.common.errors import PlanError
+from sparkwright.common.hardware import Hardware
+from sparkwright.common.local_file import write_file
+from sparkwright.common.operations import foresee, is_dry_run, is_first_pass, notice
+from sparkwright.declared.fleet.fabric_plan import FabricPlan
+from sparkwright.declared.recipe.advisories import warning
+from sparkwright.insight.doctor.checkup import Checkup
+from sparkwright.insight.doctor.diagnosis import diagnose
+from sparkwright.insight.doctor.facts import HostCheckup, Listeners
+from sparkwright.insight.doctor.issue_report import heading, section
+from sparkwright.insight.doctor.listeners import astray, others
+from sparkwright.insight.doctor.report import probed, report, state_of_link
+from sparkwright.network.fabric.check import is_in_force
+from sparkwright.network.fabric.link_check import link_findings, probes
+from sparkwright.network.fabric.operations import read_fabric
+from sparkwright.plan.causes.cause import Diagnosis
+from sparkwright.plan.release.lock import lock_path, read_lock
+from sparkwright.run.spark import fleet_of
+from sparkwright.run.survey import surveyed
+from sparkwright.run.target import Target, seats, target_of
+
+# The sections of the report of this run, by the place of their Spark and seat in the inventory.
+_sections: dict[tuple[int, str], list[str]] = {}
+
+
+@deploy("Doctor")
+def apply() -> None:
+    """Name what ails the Spark; with `--data report=FILE` also in a report for an issue."""
+    with surveyed():
+        for own in seats():
+            doctor(name="What ails it", own=own)
+
+
+@operation()
+def doctor(own: Target) -> Generator[StringCommand]:
+    """Name the cause, the evidence and the remedy of what is wrong."""
+    if own.recipe and (advisory := warning(own.recipe)):
+        notice(advisory, "yellow")
+    plan, peer, hardware, root = own.fabric, own.peer, own.hardware, own.place
+    foresee(
+        lambda: host.get_fact(HostCheckup, root=root),
+        lambda: host.get_fact(Listeners),
+        lambda: read_fabric(peer, hardware, root) if plan and peer else None,
+    )
+    checkup, diagnoses = None, list[Diagnosis]()
+    try:
+        checkup = host.get_fact(HostCheckup, root=root)
+        link = _link(plan, hardware, peer, root) if plan and peer else []
+        listening, may = host.get_fact(Listeners), own.may_listen
+        exposed = [probed("listener", socket) for socket in astray(listening, may)]
+        diagnoses = diagnose(checkup, [*link, *exposed], _wanted(own))
+    finally:
+        if own.options.report and is_first_pass():
+            _add_to_report(own.options.report, own, checkup, diagnoses)
+    for line, color in report(checkup, diagnoses, own.recipe_name):
+        notice(line, color)
+    if foreign := others(listening, may):
+        notice(f"not ours, and open to the LAN: {', '.join(foreign)}")
+    host.noop("looked at, and left as it is")
+    yield from ()
+
+
+def _wanted(own: Target) -> str | None:
+    """Return the release that is asked for, empty for an idle Spark; None where the lock lacks it.
+
+    A doctor looks up nothing that the lock lacks.
+    """
+    try:
+        served = own.release_by(read_lock(lock_path(own.fleet)))
+        return served.id if served else ""
+    except PlanError:
+        return None
+
+
+def _link(plan: FabricPlan, hardware: Hardware, peer: Host, root: str) -> list[Diagnosis]:
+    """Return what is wrong with the link to the other Spark of a pair."""
+    other = read_fabric(peer, hardware, root)
+    ports = hardware.fabric_ports
+    port = next((port for port in ports if is_in_force(plan.of_peer, port, other)), None)
+    own = read_fabric(host, hardware, root, probes(plan, port) if port else ())
+    if port is None or not is_in_force(plan, port, own):
+        states = (*state_of_link(plan.spark, own), *state_of_link(plan.peer, other))
+        return [probed("fabric", *states or ("none of its interfaces is there",))]
+    return [
+        Diagnosis("link", finding.found, f"from {plan.spark}", finding.remedy)
+        for finding in link_findings(plan, port, own, other)
+    ]
+
+
+def _add_to_report(
+    path: str, own: Target, checkup: Checkup | None, diagnoses: Sequence[Diagnosis]
+) -> None:
+    """Add a Spark to the report, which has numbers for names: those are the owner's."""
+    sparks = [*fleet_of(own.fleet).sparks]
+    number, first = sparks.index(own.spark), not _sections
+    name = f"spark{number + 1}{', second replica' if own.seat else ''}"
+    added = section(name, own, checkup, diagnoses)
+    _sections[number, own.seat] = added
+    examined = [target_of(each).spark for each in state.active_hosts]
+    begin = heading(len(examined), len(sparks))
+    if path == "-":
+        click.echo("\n".join([*begin, *added] if first else added))
+    elif not is_dry_run():
+        lines = [line for _, each in sorted(_sections.items()) for line in each]
+        try:
+            write_file(Path(path), "\n".join([*begin, *lines, ""]), mode=0o600)
+        except OSError as error:
+            raise PyinfraError(f"{path}: cannot be written ({error.strerror})") from None
+        if first:
+            notice(f"the report is in {path}", "green")

@@ -1,0 +1,221 @@
+"""The listeners of a Spark: which are ours, where they may listen, and whose the rest is."""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Literal, NamedTuple
+
+from sparkwright.common.host_output import sections, sections_script
+from sparkwright.common.ports import (
+    EXPORTER_PORT,
+    IMAGE_PORT,
+    LINK_PORT,
+    METRICS_PORT,
+    SHARE_PORT,
+)
+from sparkwright.door.door import UNIT as DOOR
+from sparkwright.insight.monitoring.node_exporter import EXPORTER
+from sparkwright.machine.host.containers import ENGINES
+from sparkwright.plan.release.guard import ALONE, PAIR
+from sparkwright.run.spark import Declared
+
+# Our units that listen, but for engines. systemd itself holds a socket unit's socket at first.
+_SEAT_DOOR, _SUPERVISOR = "door@", "vllm@"
+_GATEWAY = ("gateway.service", "gateway-door.service")
+_SOCKETS = {
+    "fabric-share": SHARE_PORT,
+    "fabric-metrics": METRICS_PORT,
+    "fabric-image": IMAGE_PORT,
+}
+_PORTS = {**_SOCKETS, _SUPERVISOR: LINK_PORT}
+_JOBS = ("weights@", "image@", "image-copy.", "image-build@", "benchmark.")
+_UNITS = (DOOR, _SEAT_DOOR, EXPORTER, *_GATEWAY, *_SOCKETS, _SUPERVISOR, "switch@", *_JOBS)
+
+# The programs with which Ubuntu or Debian listens (15 characters, as the kernel keeps them), and
+# the ports of each; none means any.
+_ANY_PORT = "sshd systemd-timesyn avahi-daemon cups-browsed rpcbind containerd dockerd"
+_SYSTEM: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(_ANY_PORT.split(), ()),
+    **dict.fromkeys(("systemd-network", "NetworkManager", "dhclient", "dhcpcd"), (68, 546)),
+    "systemd-resolve": (53, 5353, 5355),
+    "chronyd": (123, 323),
+    "ntpd": (123,),
+    "cupsd": (631,),
+    "dnsmasq": (53, 67),
+}
+
+# Stands for a program's name that has quotes, line feeds or the like: it can only be to mislead.
+DISGUISED = "a program that hides its name"
+
+
+@dataclass(frozen=True)
+class Socket:
+    """One socket that others can send to.
+
+    Attributes:
+        protocol: tcp or udp.
+        address: it is bound to; `*` for all.
+        programs: names of the processes that hold it; none where the kernel does. Each process
+            chooses its own: `DISGUISED` stands for what is no name.
+        groups: their control groups, such as /system.slice/ssh.service.
+    """
+
+    protocol: str
+    address: str
+    port: int
+    programs: tuple[str, ...]
+    groups: tuple[str, ...]
+
+    def __str__(self) -> str:
+        who = "/".join(self.programs) or "the kernel"
+        return f"{who} on {self.address} port {self.port}/{self.protocol}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Tell whether only this machine reaches it."""
+        if self.address.endswith("%lo"):
+            return True
+        try:
+            address = ip_address(re.sub(r"%.*|[\[\]]", "", self.address))
+        except ValueError:
+            return False
+        return bool((getattr(address, "ipv4_mapped", None) or address).is_loopback)
+
+
+@dataclass(frozen=True)
+class Listening:
+    """All sockets on a Spark, and the ids of our engines' containers that run."""
+
+    sockets: tuple[Socket, ...]
+    engines: tuple[str, ...]
+
+
+class Judged(NamedTuple):
+    """A socket, and whose it is.
+
+    `ours` is on the list; `astray` is ours, or hides whose it is, and is not on the list; `system`
+    is the operating system's; `other` is somebody else's.
+    """
+
+    socket: Socket
+    kind: Literal["ours", "astray", "system", "other"]
+
+
+def listeners_script() -> str:
+    """Return the POSIX shell script that reads all sockets; it only reads, and exits 0."""
+    parts = {
+        "sockets": "ss -Hltnup | grep -E '^(tcp|udp) '",
+        "groups": "ss -Hltnup | grep -o 'pid=[0-9]*' | cut -d= -f2 | sort -u | "
+        "while read -r pid; do echo \"$pid $(sed -n 's/^0:://p' /proc/$pid/cgroup)\"; done",
+        "engines": ENGINES,
+    }
+    return sections_script(parts)
+
+
+def parse_listeners(output: Iterable[str]) -> Listening:
+    """Return what the script's output lines describe.
+
+    Raises:
+        ValueError: a section is missing or malformed.
+    """
+    parts = sections(output)
+    try:
+        groups = dict(line.split(" ", 1) for line in parts["groups"] if " " in line)
+        lines = [line.split(None, 6) for line in parts["sockets"]]
+        return Listening(
+            sockets=tuple(_socket(fields, groups) for fields in lines if len(fields) > 5),
+            engines=tuple(filter(None, parts["engines"])),
+        )
+    except (KeyError, ValueError, IndexError) as error:
+        raise ValueError(f"what listens is unreadable: {error!r}") from error
+
+
+_HOLDER = r'\("([\w .:@/+-]*)",pid=(\d+),fd=\d+\)'
+_HOLDERS = re.compile(rf"(users:\({_HOLDER}(?:,{_HOLDER})*\))?")
+
+
+def _socket(fields: Sequence[str], groups: dict[str, str]) -> Socket:
+    address, _, port = fields[4].rpartition(":")
+    users = fields[6].strip() if len(fields) > 6 else ""
+    names = [name for name, _ in re.findall(_HOLDER, users)]
+    pids = re.findall(r"pid=(\d+)", users)
+    return Socket(
+        protocol=fields[0],
+        address="*" if address in ("0.0.0.0", "[::]", "*") else address,
+        port=int(port),
+        programs=tuple(dict.fromkeys(names)) if _HOLDERS.fullmatch(users) else (DISGUISED,),
+        groups=tuple(dict.fromkeys(groups.get(pid, "") for pid in pids)),
+    )
+
+
+def judged(listening: Listening, may: Declared) -> Iterator[Judged]:
+    """Yield each socket with whose it is.
+
+    Args:
+        may: the list: our sockets that may listen beyond loopback.
+    """
+    for socket in listening.sockets:
+        if any(_is_guarded(g) or _is_engines(g, listening.engines) for g in socket.groups):
+            # The guard closes what an engine opens beyond loopback.
+            guarded = socket.is_loopback or all(map(_is_guarded, socket.groups))
+            yield Judged(socket, "ours" if guarded else "astray")
+        elif ours := _unit_of(socket):
+            yield Judged(socket, "ours" if _may(socket, ours, may) else "astray")
+        elif DISGUISED in socket.programs:
+            yield Judged(socket, "astray")
+        else:
+            yield Judged(socket, "system" if _is_systems(socket) else "other")
+
+
+def _is_guarded(group: str) -> bool:
+    return group.startswith((f"/{ALONE}/", f"/{PAIR}/"))
+
+
+def _is_engines(group: str, engines: Collection[str]) -> bool:
+    return any(engine in group for engine in engines)
+
+
+def _unit_of(socket: Socket) -> str | None:
+    """Return the unit of ours that a socket belongs to; None where it is not ours."""
+    if socket.programs == ("systemd",) and socket.port in _SOCKETS.values():
+        return next(unit for unit, port in _SOCKETS.items() if port == socket.port)
+    units = {part for group in socket.groups for part in group.split("/")}
+    return next((name for name in _UNITS for unit in units if unit.startswith(name)), None)
+
+
+def _may(socket: Socket, unit: str, may: Declared) -> bool:
+    """Tell whether a socket of a unit of ours is on the list."""
+    if unit in (DOOR, _SEAT_DOOR):
+        return socket.protocol == "tcp" and socket.port in may.doors
+    if unit == EXPORTER:
+        return socket.is_loopback and socket.port == EXPORTER_PORT
+    if unit in _GATEWAY:
+        # The gateway's port is data of its own host, which is a Spark only by chance.
+        return socket.protocol == "tcp"
+    declared = socket.address in may.fabric and socket.port == _PORTS.get(unit)
+    return socket.is_loopback or declared
+
+
+def _is_systems(socket: Socket) -> bool:
+    return bool(socket.programs) and all(
+        program in _SYSTEM and (not _SYSTEM[program] or socket.port in _SYSTEM[program])
+        for program in socket.programs
+    )
+
+
+def unguarded(listening: Listening) -> list[str]:
+    """Return the control groups in which an engine of ours listens without its guard."""
+    groups = {group for socket in listening.sockets for group in socket.groups}
+    return sorted(g for g in groups if not _is_guarded(g) and _is_engines(g, listening.engines))
+
+
+def astray(listening: Listening, may: Declared) -> list[str]:
+    """Describe each socket of ours that is not on the list."""
+    return [str(each.socket) for each in judged(listening, may) if each.kind == "astray"]
+
+
+def others(listening: Listening, may: Declared) -> list[str]:
+    """Describe the sockets of other programs beyond loopback."""
+    foreign = (each.socket for each in judged(listening, may) if each.kind == "other")
+    return sorted({str(socket) for socket in foreign if not socket.is_loopback})

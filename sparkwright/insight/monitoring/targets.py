@@ -1,0 +1,154 @@
+"""The targets of Prometheus: each replica's door, for its engine, itself and its host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sparkwright.common.errors import PlanError
+from sparkwright.common.paths import HOST_FILES
+from sparkwright.common.render import render
+from sparkwright.declared.fleet.fleet import Fleet, bracketed
+from sparkwright.declared.fleet.settings import Settings
+
+_FILES = HOST_FILES / "insight" / "monitoring"
+_LOOPBACK = ("127.0.0.1", "::1")
+_EVERYWHERE = ("0.0.0.0", "::")
+
+
+@dataclass(frozen=True)
+class ScrapeTarget:
+    """The door of a replica, as Prometheus reaches it.
+
+    Attributes:
+        sparks: Those that serve it, the head first.
+        address: HOST:PORT.
+        keyed: It asks for a key.
+        certificates: Its own certificate and those that came with it, as PEM; None without TLS.
+        server_name: The name that the certificate has, where it is not the address.
+        seat: Of two replicas on one Spark, the label of this one's figures: "" for the first. None
+            where its Spark serves one.
+    """
+
+    replica: str
+    sparks: tuple[str, ...]
+    address: str
+    keyed: bool
+    certificates: str | None = None
+    server_name: str | None = None
+    seat: str | None = None
+
+    @property
+    def url(self) -> str:
+        """Where a client asks, without a path: by the name that the certificate has."""
+        if self.certificates is None:
+            return f"http://{self.address}"
+        host, _, port = self.address.rpartition(":")
+        return f"https://{self.server_name or host}:{port}"
+
+    @property
+    def certificate_file(self) -> str:
+        """Name of the file that Prometheus knows the door's certificate by."""
+        return f"{self.replica}.crt"
+
+
+def targets(
+    fleet: Fleet, settings: Mapping[str, Settings], chain: Callable[[str], str | None]
+) -> list[ScrapeTarget]:
+    """Return the doors of a fleet.
+
+    Args:
+        chain: Gives what a replica's door shows its clients, as PEM; None without TLS.
+
+    Raises:
+        PlanError: The doors that only their own Spark reaches, those whose certificate is not to
+            be had, or there is no replica at all.
+    """
+    if not fleet.replicas:
+        raise PlanError(f"{fleet.source}: replicas: found none; expected at least one to ask")
+    found, problems = [], []
+    for name, replica in fleet.replicas.items():
+        head = replica.sparks[0]
+        spark, bind = fleet.sparks[head], settings[name].bind
+        if bind in _LOOPBACK and not spark.local:
+            problems.append(
+                f"{fleet.source}: replicas.{name}: found bind {bind}, where only {head} itself "
+                "reaches the door; expected another bind in the group data"
+            )
+            continue
+        host = "127.0.0.1" if spark.local else spark.ssh_hostname or head
+        try:
+            pem = chain(name)
+        except PlanError as error:
+            problems += error.problems
+            continue
+        server_name = None
+        if pem:
+            known = _names(pem)
+            # A wildcard is no name to ask for.
+            plain = [each for each in known if not each.startswith("*")]
+            if host not in known and plain:
+                server_name = plain[0]
+        elif bind not in (*_EVERYWHERE, *_LOOPBACK):
+            host = bind
+        found.append(
+            ScrapeTarget(
+                replica=name,
+                sparks=tuple(replica.sparks),
+                address=f"{bracketed(host)}:{replica.port}",
+                keyed=replica.api_key != "none",
+                certificates=pem,
+                server_name=server_name,
+                seat=_seat(fleet, name),
+            )
+        )
+    if problems:
+        raise PlanError(*problems)
+    return found
+
+
+def _seat(fleet: Fleet, replica: str) -> str | None:
+    names = fleet.replicas_of(fleet.replicas[replica].sparks[0])
+    if len(names) == 1:
+        return None
+    return "" if names[0] == replica else replica
+
+
+def _names(chain: str) -> list[str]:
+    """Return the names and addresses of a chain's first certificate."""
+    # It takes 15 ms to import, and the end of each run asks for targets.
+    from cryptography import x509
+
+    first = x509.load_pem_x509_certificate(chain.encode())
+    try:
+        names = first.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    addresses = map(str, names.get_values_for_type(x509.IPAddress))
+    return [*names.get_values_for_type(x509.DNSName), *addresses]
+
+
+def prometheus_config(doors: Sequence[ScrapeTarget]) -> str:
+    """Return prometheus.yml: three jobs for each door, named by replica and kind."""
+    return render(_FILES / "prometheus.yml.j2", doors=doors)
+
+
+def monitoring_files(doors: Sequence[ScrapeTarget], key: str | None) -> dict[str, tuple[str, int]]:
+    """Return what is written: text and mode of each file, by its name.
+
+    Args:
+        key: The API key that Prometheus shows; None where no door asks for one.
+    """
+    files = {
+        # The key is no business of git's.
+        ".gitignore": ("*\n", 0o644),
+        "prometheus.yml": (prometheus_config(doors), 0o644),
+    }
+    for name in ("alerts.yml", "dashboard.json"):
+        files[name] = ((_FILES / name).read_text("utf-8"), 0o644)
+    if key:
+        files["api_key"] = (f"{key}\n", 0o600)
+    for door in doors:
+        if door.certificates:
+            files[door.certificate_file] = (door.certificates, 0o644)
+    return files

@@ -1,0 +1,105 @@
+"""The deploy that reads all Sparks, shows one table of their status, and changes nothing."""
+
+import shutil
+import sys
+import time
+from collections.abc import Container
+from functools import partial
+
+import click
+from pyinfra import host, inventory, state
+from pyinfra.api import Host
+from pyinfra.api.exceptions import ConnectError
+
+from sparkwright.common.terminal import plain
+from sparkwright.door.door import door_unit
+from sparkwright.insight.status.facts import SparkStatus
+from sparkwright.insight.status.status import PATIENCE, Reading, SparkRow
+from sparkwright.insight.status.table import as_json, table
+from sparkwright.insight.status.warnings import warnings
+from sparkwright.run.failures import why_silent
+from sparkwright.run.report import check_alone, tell_machines
+from sparkwright.run.session import check_is_run
+from sparkwright.run.target import Target, target, target_of
+
+
+def apply() -> None:
+    """Show the fleet; with `--data watch=SECONDS` until Ctrl-C, with `--data json=PATH` as JSON.
+
+    There is nothing to converge, and so no operation: the run ends before pyinfra would ask
+    whether to make changes. It is no `@deploy`, which would begin with a line for each Spark.
+
+    Raises:
+        PyinfraError: an option is invalid, or there is more to run than this.
+        SystemExit: always; the status is 1 if a Spark gave no answer, else 0.
+    """
+    check_is_run()
+    # pyinfra loads a deploy for all Sparks at once; one of them shows them all.
+    if host.name != next(each.name for each in inventory if each in state.active_hosts):
+        return
+    seconds, path = target().options.watch, target().options.json_target
+    check_alone("the status")
+    # pyinfra has just tried the unreachable ones: only the second reading tries them again.
+    asked: Container[Host] = {*state.active_hosts}
+    while True:
+        rows = state.fact_pool.map(partial(_read, asked), _seats())
+        asked = {*inventory}
+        _show(rows, path, bool(seconds))
+        if not seconds:
+            sys.exit(0 if all(row.reading for row in rows) else 1)
+        time.sleep(seconds)
+
+
+def without_answers() -> None:
+    """Show a fleet of which no Spark could be reached: pyinfra then runs no deploy."""
+    seats = _seats()
+    _show([*map(_row, seats)], seats[0].options.json_target, False)
+
+
+def _seats() -> list[Target]:
+    """Return the replicas of the Sparks that the run is limited to."""
+    sparks = [each for each in inventory if state.is_host_in_limit(each)]
+    return [seat for each in sparks for seat in target_of(each).chosen_seats]
+
+
+def _read(asked: Container[Host], seat: Target) -> SparkRow:
+    """Read one replica of a Spark; the next reading replaces a connection that has broken."""
+    spark = seat.host
+    if spark not in asked:
+        return _row(seat)
+    try:
+        how = {"_sudo": False, "_timeout": PATIENCE, "_ignore_errors": True}
+        reading: Reading | None = spark.get_fact(SparkStatus, root=seat.place, **how)
+    except ConnectError:
+        return _row(seat)
+    if reading is None:
+        client = getattr(spark.connector, "client", None)
+        transport = client.get_transport() if client else None
+        slow = not client or bool(transport and transport.is_active())
+        spark.disconnect()
+        return _row(seat, slow=slow)
+    return _row(seat, reading)
+
+
+def _row(own: Target, reading: Reading | None = None, slow: bool = False) -> SparkRow:
+    name = own.recipe.name if own.recipe else None
+    door = door_unit(own.place)
+    silent = why_silent(own.host)
+    return SparkRow(own.spark, own.replica, name, own.rank, reading, slow, silent, door)
+
+
+def _show(rows: list[SparkRow], path: str | None, again: bool) -> None:
+    if not tell_machines(path, as_json(rows, time.time())):
+        return
+    if again and sys.stdout.isatty():
+        click.clear()
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    click.echo("\n".join(map(plain, table(rows, width))))
+    sparks = [row.spark for row in rows]
+    for row in rows:
+        which = f" ({row.replica})" if sparks.count(row.spark) > 1 else ""
+        for warning in warnings(row):
+            line = plain(f"{row.spark}{which}: {warning}")
+            click.secho(line, fg="yellow" if row.reading else "red")
+    if again:
+        click.echo(f"{time.strftime('%H:%M:%S')} · Ctrl-C ends it\n")

@@ -1,0 +1,63 @@
+"""The deploys of the host: settings for months of serving, and the root folder."""
+
+from pathlib import Path
+
+from pyinfra.api import deploy
+
+from sparkwright.common.files import Directory, ManagedFile
+from sparkwright.common.paths import HOST_FILES
+from sparkwright.common.placed import EARLYOOM, JOURNALD, SYSCTL, layout
+from sparkwright.common.render import unit_file
+from sparkwright.machine.host.operations.files import managed_files
+from sparkwright.machine.host.operations.services import engine_users, gpu_clock, service, sysctl
+from sparkwright.run.target import target
+
+_GPU_CLOCK = HOST_FILES / "machine" / "gpu-clock.service"
+
+
+@deploy("Host")
+def apply() -> None:
+    """Bound the journal, guard the memory, keep the engine out of swap, limit the GPU's clock."""
+    settings = target().settings
+    limit = settings.gpu_clock_max_mhz
+    service(
+        name="Journal of bounded size",
+        unit="systemd-journald.service",
+        entries=[
+            Directory(str(Path(JOURNALD).parent)),
+            ManagedFile(
+                JOURNALD,
+                f"[Journal]\nStorage=persistent\nSystemMaxUse={settings.journal_max_use}\n",
+            ),
+        ],
+    )
+    service(
+        name="Memory guard",
+        unit="earlyoom.service",
+        package="earlyoom",
+        entries=[
+            ManagedFile(EARLYOOM, f'EARLYOOM_ARGS="{settings.earlyoom_arguments}"\n'),
+        ],
+    )
+    sysctl(
+        name="Swappiness",
+        path=SYSCTL,
+        values={"vm.swappiness": str(settings.swappiness)},
+    )
+    gpu_clock(
+        name="GPU clock",
+        unit=unit_file(_GPU_CLOCK, root=settings.root, megahertz=limit) if limit else None,
+    )
+
+
+@deploy("Host")
+def users() -> None:
+    """Make the users of engines; on a pair, the guard of its fabric has made them."""
+    if not target().is_pair:
+        engine_users(name="Users of engines")
+
+
+@deploy("Layout")
+def folders() -> None:
+    """Make the root folder and the folders in it. They are root's, who runs programs there."""
+    managed_files(name="Folders", entries=layout(target().root))

@@ -1,0 +1,119 @@
+"""Operations of units, kernel parameters and the users of engines."""
+
+from collections.abc import Generator, Mapping, Sequence
+
+from pyinfra import host
+from pyinfra.api import QuoteString, StringCommand, operation
+from pyinfra.api.command import PyinfraCommand
+
+from sparkwright.common.files import Directory, Entry, ManagedFile
+from sparkwright.common.operations import differs, foresee, unit_differs
+from sparkwright.common.placed import SYSTEMD, USERS, check
+from sparkwright.machine.host.facts import Accounts, Service, Sysctls, Unread
+from sparkwright.machine.host.operations.files import file_states, managed_files
+from sparkwright.machine.host.operations.packages import install
+from sparkwright.run.target import target
+
+GPU_CLOCK = "gpu-clock.service"
+
+
+@operation()
+def service(
+    unit: str, entries: Sequence[Entry], package: str | None = None
+) -> Generator[PyinfraCommand]:
+    """Enable and run a unit with these files; restart it when one of them is newer than its start.
+
+    So the next run finishes one that was interrupted between file and restart. Where the unit is
+    missing, its package is installed.
+    """
+    files = [entry.path for entry in entries if not isinstance(entry, Directory)]
+    foresee(lambda: file_states(entries))
+    state = host.get_fact(Service, unit=unit, files=files)
+    changes = list(managed_files._inner(entries=entries))
+    if package and not state.known:
+        differs(f"package {package}", "installed", "not installed")
+    else:
+        unit_differs(unit, active=state.active, enabled=state.enabled, outdated=state.outdated)
+    if package and not state.known:
+        yield install(package)
+    yield from changes
+    if not state.enabled:
+        yield StringCommand("systemctl enable --quiet", QuoteString(unit))
+    if changes or state.outdated:
+        yield StringCommand("systemctl daemon-reload && systemctl restart", QuoteString(unit))
+    elif not state.active:
+        yield StringCommand("systemctl start", QuoteString(unit))
+
+
+@operation()
+def sysctl(path: str, values: Mapping[str, str]) -> Generator[PyinfraCommand]:
+    """Set kernel parameters by name, now and at every boot, by a file below /etc/sysctl.d."""
+    check(parameters=values)
+    entry = ManagedFile(path, "".join(f"{key} = {value}\n" for key, value in values.items()))
+    foresee(lambda: file_states([entry]))
+    found = host.get_fact(Sysctls, keys=list(values))
+    changes = list(managed_files._inner(entries=[entry]))
+    for key, value in values.items():
+        if found.get(key) != value:
+            differs(key, value, found.get(key, "no such parameter"))
+    if changes or found != values:
+        yield _remember(list(values))
+    yield from changes
+    if changes or found != values:
+        yield StringCommand("sysctl --quiet --load", QuoteString(path))
+
+
+def _remember(keys: Sequence[str]) -> StringCommand:
+    """Return the command that records the values of parameters before our first change."""
+    folder = f"{target().root}/state"
+    state, file = QuoteString(folder), QuoteString(f"{folder}/sysctl")
+    return StringCommand(
+        *("mkdir -p", state, "&& for key in", *map(QuoteString, keys), "; do"),
+        *('grep -qsF "$key = "', file, '|| sysctl "$key" 2>/dev/null >>', file, "; done; true"),
+    )
+
+
+@operation()
+def engine_users() -> Generator[StringCommand]:
+    """Have the users as whom engines run: they own what an engine writes, and may do nothing."""
+    found = host.get_fact(Accounts, names=USERS)
+    missing = [name for name in USERS if name not in found]
+    if not missing:
+        host.noop("they are there")
+    for name in missing:
+        differs(f"user {name}", "there", "absent")
+        yield StringCommand(
+            "useradd --system --user-group --no-create-home --home-dir /nonexistent",
+            f"--shell /usr/sbin/nologin {name}",
+        )
+
+
+@operation()
+def gpu_clock(unit: ManagedFile | None) -> Generator[PyinfraCommand]:
+    """Limit the GPU's clock, now and at every boot, by a unit; with None, remove our limit."""
+    if unit:
+        yield from service._inner(unit=GPU_CLOCK, entries=[unit])
+    elif host.get_fact(Service, unit=GPU_CLOCK, files=[]).known:
+        differs(GPU_CLOCK, "none: the GPU's clock has no limit", "one")
+        remove = f"rm -f {SYSTEMD}/{GPU_CLOCK} && systemctl daemon-reload"
+        yield StringCommand(f"systemctl disable --quiet --now {GPU_CLOCK}; {remove}")
+    else:
+        host.noop("the GPU's clock has no limit of ours")
+
+
+@operation()
+def guarded(entries: Sequence[ManagedFile]) -> Generator[PyinfraCommand]:
+    """Install the slices of engines, each with a packet filter, and have systemd read them.
+
+    systemd sets up a container's filter before it starts the container, and replaces it when it
+    reads the files anew: there is no moment without a filter.
+    """
+    units = [entry.path.rpartition("/")[2] for entry in entries]
+    foresee(lambda: host.get_fact(Unread, units=units))
+    changes = list(managed_files._inner(entries=entries))
+    unread = host.get_fact(Unread, units=units)
+    for unit in [] if changes else unread:
+        differs(unit, "as in its file", "an older version")
+    yield from changes
+    if changes or unread:
+        yield StringCommand("systemctl daemon-reload")

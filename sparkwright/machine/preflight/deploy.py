@@ -1,0 +1,251 @@
+"""The preflight: is this Spark fit for what it is to serve?"""
+
+import time
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from pyinfra import host, logger, state
+from pyinfra.api import Host, State, StringCommand, deploy, operation
+from pyinfra.api.exceptions import PyinfraError
+
+from sparkwright.common.errors import Finding, error
+from sparkwright.common.facts import HostFact
+from sparkwright.common.hardware import GIB
+from sparkwright.common.operations import (
+    differs,
+    failing,
+    foresee,
+    is_looking,
+    is_surveying,
+    notice,
+    planning,
+    spark_name,
+)
+from sparkwright.common.terminal import plain
+from sparkwright.declared.recipe.build import disk
+from sparkwright.declared.recipe.rules import doubts
+from sparkwright.declared.recipe.trust import needs
+from sparkwright.machine.host.survey import Survey, parse_survey, survey_script
+from sparkwright.machine.preflight.pair import differences
+from sparkwright.machine.preflight.preflight import Requirements, findings
+from sparkwright.machine.preflight.summary import Intent, summary
+from sparkwright.plan.memory.check import memory_findings, memory_plan
+from sparkwright.plan.memory.plan import Load, load_of
+from sparkwright.plan.memory.sharing import engine_bytes, sum_findings
+from sparkwright.plan.release.lock import image_key, places
+from sparkwright.run.spark import fleet_of
+from sparkwright.run.target import Target, target
+
+# By run and Spark: whether it was found unfit.
+_judged: dict[State, dict[str, bool]] = {}
+# By run and machine: the first of its names.
+_machines: dict[State, dict[str, str]] = {}
+
+
+class HostSurvey(HostFact[Survey]):
+    """Everything that the preflight judges, read in one command."""
+
+    command = staticmethod(survey_script)
+    parse = staticmethod(parse_survey)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What one replica of a Spark needs of it.
+
+    Attributes:
+        images: names and digests of the image that will run; none on an idle Spark.
+        folders: the checkpoint folders, under the root or anywhere, that count as fetched already.
+        load: what must fit into its memory; None on an idle Spark.
+        intent: what it is to serve, which a plan shows; None on an idle Spark.
+        place: the folder of the seat.
+    """
+
+    wanted: Requirements
+    images: Sequence[str] = ()
+    folders: Sequence[str] = ()
+    load: Load | None = None
+    intent: Intent | None = None
+    place: str = ""
+
+
+@deploy("Preflight")
+def apply() -> None:
+    """Judge the Spark; list every error and warning with its remedy."""
+    own = target()
+    preflight(
+        name="Fit to serve",
+        root=own.root,
+        needs=[_needs(each) for each in own.seats],
+        worker=own.peer if own.is_head else None,
+    )
+
+
+@operation()
+def preflight(
+    root: str, needs: Sequence[Needs], worker: Host | None = None
+) -> Generator[StringCommand]:
+    """Fail with every error that is found, each with its remedy; warnings are only shown.
+
+    Args:
+        needs: of each replica of the Spark.
+        worker: the other Spark, where this one is the head of a pair: they must be alike, and the
+            head reports where they are not.
+    """
+    asked = [(host, each) for each in needs] + ([(worker, needs[0])] if worker else [])
+    foresee(*(lambda at=at, own=own: _survey(at, root, own) for at, own in asked))
+    seats = [(_survey(host, root, each), each) for each in needs]
+    survey, own = seats[0]
+    now = time.time()
+    other = _survey(worker, root, own) if worker else None
+    second = (seats[1][0], seats[1][1].wanted) if len(seats) > 1 else None
+    results = findings(survey, own.wanted, now, other, second)
+    results += [*_memory_findings(seats), *_twice(survey)]
+    is_plan = planning() and not (is_looking() or is_surveying())
+    if is_plan:
+        for line in _summaries(seats):
+            host.log_styled(plain(line), log_func=logger.info)
+    unlike: list[Finding] = []
+    if worker and other:
+        unlike = differences(spark_name(host), survey, spark_name(worker), other)
+    for finding in unlike:
+        differs("the two Sparks", "alike", finding.found)
+    for finding in results:
+        if finding.error:
+            differs("fit to serve", "nothing in its way", finding.found)
+    errors = [finding for finding in (*results, *unlike) if finding.error]
+    for finding in (*results, *unlike):
+        if not finding.error:
+            notice(str(finding))
+    refusal = failing("\n".join(map(str, errors))) if errors else None
+    if is_plan:
+        _end_unfit(bool(errors))
+    if refusal:
+        yield refusal
+    else:
+        host.noop("preflight passed")
+
+
+def _survey(spark: Host, root: str, own: Needs) -> Survey:
+    """Return the survey of a Spark for one replica."""
+    found: Survey = spark.get_fact(
+        HostSurvey,
+        root=root,
+        ports=list(own.wanted.ports),
+        images=list(own.images),
+        folders=list(own.folders),
+        place=own.place,
+    )
+    return found
+
+
+def _twice(survey: Survey) -> Iterator[Finding]:
+    """Yield the finding that another Spark of this run is the same machine."""
+    own = spark_name(host)
+    first = _machines.setdefault(host.state, {}).setdefault(survey.machine, own)
+    if survey.machine and first != own:
+        yield error(
+            f"{own} is the same machine as {first}",
+            f"Take one of the two out of {target().fleet}",
+        )
+
+
+def _memory_findings(seats: Sequence[tuple[Survey, Needs]]) -> Iterator[Finding]:
+    """Yield the findings about the memory of a Spark, by the sum of its engines."""
+    for number, (survey, own) in enumerate(seats):
+        if own.load is None:
+            continue
+        found = memory_findings(own.load, own.wanted.hardware, survey, _others(seats, number))
+        for finding in found:
+            named = f"{own.intent.replica}: {finding.found}" if own.intent else finding.found
+            yield replace(finding, found=named) if len(seats) > 1 else finding
+    loads = [own.load for _, own in seats if own.load]
+    if len(loads) > 1:
+        yield from sum_findings(loads, seats[0][1].wanted.hardware, seats[0][0])
+
+
+def _summaries(seats: Sequence[tuple[Survey, Needs]]) -> Iterator[str]:
+    for number, (survey, own) in enumerate(seats):
+        if own.intent:
+            hardware, others = own.wanted.hardware, _others(seats, number)
+            memory = memory_plan(own.load, hardware, survey, others) if own.load else None
+            yield from summary(own.intent, survey, own.wanted, memory)
+
+
+def _others(seats: Sequence[tuple[Survey, Needs]], number: int) -> int:
+    """Return the bytes of the engines beside one."""
+    others = [own for place, (_, own) in enumerate(seats) if place != number]
+    return sum(engine_bytes(own.load, own.wanted.hardware) or 0 for own in others if own.load)
+
+
+def _end_unfit(is_unfit: bool) -> None:
+    """End a plan where the run would end: when all are judged, and one is unfit."""
+    judged = _judged.setdefault(host.state, {})
+    judged[spark_name(host)] = is_unfit
+    # If pyinfra runs fewer hosts at a time than there are, some are judged only after this one.
+    hosts = len(state.active_hosts)
+    while len(judged) < hosts <= state.config.PARALLEL:
+        time.sleep(0.05)
+    if unfit := sorted(spark for spark, bad in judged.items() if bad):
+        raise PyinfraError(
+            f"preflight failed: {' and '.join(unfit)}. A run would end here; nothing was changed "
+            "on any Spark."
+        )
+
+
+def _needs(own: Target) -> Needs:
+    """Return what a seat of the current Spark requires of it."""
+    release, settings = own.release, own.settings
+    checkpoints = [*release.recipe.checkpoints.values()] if release else []
+    locked = [own.lock.checkpoint(checkpoint) for checkpoint in checkpoints]
+    elsewhere = settings.model_folders
+    return Needs(
+        wanted=Requirements(
+            hardware=own.hardware,
+            driver_minimum=settings.driver_minimum,
+            docker_minimum=settings.docker_minimum,
+            weights=sum(checkpoint.size for checkpoint in locked if checkpoint),
+            image=own.lock.images[image_key(release.recipe)].size if release else 0,
+            disk_headroom=int(settings.disk_headroom_gib * GIB),
+            ports=(own.port,) if release and own.is_head and own.port else (),
+            clock_tolerance=settings.clock_tolerance,
+            build=disk(release.recipe.build) if release and own.is_head else 0,
+            pair=own.peer is not None,
+            doubts=doubts_of(own),
+        ),
+        images=release.images if release else (),
+        folders=[
+            *(release.folders.values() if release else ()),
+            *(path for each in checkpoints for path in places(each.repo, each.folder, elsewhere)),
+        ],
+        load=_load(own),
+        place=own.place,
+        intent=Intent(
+            replica=own.replica or "",
+            recipe=release.recipe.name,
+            release=release.id,
+            port=own.port,
+            names=tuple(release.recipe.models),
+            head=None if own.is_head else own.ranks[0],
+            details=tuple(line for need in needs(release.recipe) for line in need.details),
+            hold=settings.hold(release.recipe.start_timeout),
+        )
+        if release
+        else None,
+    )
+
+
+def doubts_of(own: Target) -> tuple[Finding, ...]:
+    """Return the warnings about the recipe that the owner has not ended by a word."""
+    if own.release is None or own.replica is None or not own.is_head:
+        return ()
+    trusted = fleet_of(own.fleet).replicas[own.replica].trusts
+    return tuple(doubts(own.release.recipe, trusted))
+
+
+def _load(own: Target) -> Load | None:
+    """Return the load of a seat; where the release has sizes by the plan, that of the recipe."""
+    if own.recipe is None or own.release is None:
+        return None
+    recipe = own.recipe.for_sparks(1) if own.replicas else own.release.recipe
+    return load_of(recipe, own.lock, len(own.ranks))

@@ -1,0 +1,214 @@
+"""The findings about a Spark before anything is changed: what keeps it from serving a model."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sparkwright.common.errors import Finding, error, warning
+from sparkwright.common.hardware import GIB, HARDWARE, Hardware
+from sparkwright.common.progress import duration_text
+from sparkwright.machine.host.survey import Survey
+from sparkwright.machine.runtime.gpu_obstacles import obstacle
+from sparkwright.plan.causes.cause import HANDOVER_REMEDY, POOLS_REMEDY, SPACE_REMEDY
+
+# AEON-7/Qwen3.6-NVFP4-DFlash, README: its image is about 9 GB compressed and 22 GB unpacked.
+UNPACKED = 22 / 9
+# While Docker unpacks an image, both the compressed layers and their content are on the disk.
+IMAGE_DISK_FACTOR = 1 + UNPACKED
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """What a release requires of the Spark that serves it; sizes are in bytes.
+
+    Attributes:
+        driver_minimum, docker_minimum: first number of the version.
+        image: compressed, the engine's image or the one that it is built on.
+        disk_headroom: stays free for caches, logs and the next release.
+        clock_tolerance: seconds between the two clocks.
+        build: more for building the image; 0 where it is not built.
+        pair: whether two Sparks serve the model: the worker gets the image from the head.
+        doubts: warnings about its recipe.
+    """
+
+    hardware: Hardware
+    driver_minimum: int
+    docker_minimum: int
+    weights: int
+    image: int
+    disk_headroom: int
+    ports: tuple[int, ...]
+    clock_tolerance: int
+    build: int = 0
+    pair: bool = False
+    doubts: Sequence[Finding] = ()
+
+
+def findings(
+    survey: Survey,
+    wanted: Requirements,
+    now: float,
+    worker: Survey | None = None,
+    second: tuple[Survey, Requirements] | None = None,
+) -> list[Finding]:
+    """Return all findings about a Spark, errors first.
+
+    Args:
+        now: the controller's clock when the survey was taken, seconds since the epoch.
+        worker: the other Spark, where this one is the head of a pair.
+        second: the Spark's second replica: what it has of it, and what that requires.
+    """
+    seats = [(survey, wanted), *([second] if second else [])]
+    checks = [
+        *_hardware(survey, wanted),
+        *_software(survey, wanted, now),
+        *_kernel(survey, wanted),
+        *_disk(seats, worker),
+        *(problem for each, _ in seats for problem in _ports(each)),
+        *(doubt for _, each in seats for doubt in each.doubts),
+    ]
+    return sorted(checks, key=lambda finding: not finding.error)
+
+
+def _hardware(survey: Survey, wanted: Requirements) -> Iterator[Finding]:
+    hardware = wanted.hardware
+    remedy = _remedy(survey)
+    if hardware.arch and survey.arch != hardware.arch:
+        yield error(f"the processor is {survey.arch}, {hardware.name} is {hardware.arch}", remedy)
+    if survey.gpu is None or survey.driver is None:
+        said, known = survey.gpu_said, obstacle(survey.gpu_said)
+        why = f" ({said}). {known.cause}" if known else f": {said}" if said else ""
+        update = f"{hardware.update}, and reboot"
+        yield error(f"nvidia-smi shows no GPU{why}", known.remedy if known else update)
+        return
+    memory = _memory(survey, hardware)
+    if not survey.gpu.startswith(hardware.gpu):
+        yield error(f"the GPU is {survey.gpu}, expected {hardware.gpu}", remedy)
+    elif memory < hardware.memory_gib:
+        of_gpu = "" if hardware.unified else " of the GPU's own"
+        yield error(
+            f"{memory:.1f} GiB of memory{of_gpu}, {hardware.name} has at least "
+            f"{hardware.memory_gib} GiB",
+            remedy,
+        )
+    if _major(survey.driver) < wanted.driver_minimum:
+        yield error(
+            f"NVIDIA driver {survey.driver}, at least {wanted.driver_minimum} is needed",
+            f"{hardware.update}, and reboot; driver and CUDA come as one set",
+        )
+
+
+def _remedy(survey: Survey) -> str:
+    """Name the hardware class of the machine, if there is one."""
+    own = hardware_of(survey)
+    if own is None:
+        return f"No hardware class matches it; the classes are {', '.join(HARDWARE)}"
+    return f"Set `hardware: {own.name}` for it in the inventory, and choose a recipe for {own.name}"
+
+
+def hardware_of(survey: Survey) -> Hardware | None:
+    """Return the hardware class of a machine; None where it is of none."""
+    for each in HARDWARE.values():
+        is_kind = survey.arch == each.arch and (survey.gpu or "").startswith(each.gpu)
+        if is_kind and _memory(survey, each) >= each.memory_gib:
+            return each
+    return None
+
+
+def _memory(survey: Survey, hardware: Hardware) -> float:
+    """GiB of the memory that the engine uses: the host's, or the GPU's own."""
+    return (survey.memory if hardware.unified else survey.gpu_memory or 0) / GIB
+
+
+def _software(survey: Survey, wanted: Requirements, now: float) -> Iterator[Finding]:
+    if survey.os != "ubuntu 24.04":
+        yield warning(
+            f"the system is {survey.os_name}",
+            "Recipes and their figures come from Ubuntu 24.04 (DGX OS 7)",
+        )
+    if survey.docker in (None, "failed"):
+        yield error(
+            "no Docker daemon answers",
+            "Start it (`sudo systemctl enable --now docker`) or reinstall its package",
+        )
+    elif _major(survey.docker or "") < wanted.docker_minimum:
+        yield error(
+            f"Docker {survey.docker}, at least {wanted.docker_minimum} is needed",
+            wanted.hardware.update,
+        )
+    if survey.systemd == "degraded":
+        yield warning(
+            f"failed units: {', '.join(survey.failed_units)}",
+            "Look with `systemctl status UNIT`; clear with `sudo systemctl reset-failed`",
+        )
+    elif survey.systemd not in ("running", "starting"):
+        yield error(
+            f"systemd is {survey.systemd}",
+            "The engine is a systemd unit: boot the Spark normally",
+        )
+    skew = survey.clock - now
+    direction = "ahead of" if skew > 0 else "behind"
+    if abs(skew) > wanted.clock_tolerance:
+        yield error(
+            f"the clock is {duration_text(abs(skew))} {direction} this machine's",
+            "Set the wrong one right (`sudo timedatectl set-ntp true`): TLS needs it",
+        )
+
+
+def _kernel(survey: Survey, wanted: Requirements) -> Iterator[Finding]:
+    kernel = survey.kernel
+    if not wanted.hardware.unified:
+        return
+    if kernel.handover:
+        harm = ": NCCL cannot register its memory for RDMA"
+        kept = f"kernel {kernel.release} keeps {kernel.handover / GIB:.1f} GiB for kexec handover"
+        found = kept + (harm if wanted.pair else ", which no engine gets")
+        yield Finding(wanted.pair, found, HANDOVER_REMEDY)
+    if kernel.pools:
+        yield warning(
+            f"driver {survey.driver} keeps memory that was freed: an engine may find too little "
+            "when it starts again",
+            POOLS_REMEDY,
+        )
+
+
+def _disk(seats: Sequence[tuple[Survey, Requirements]], worker: Survey | None) -> list[Finding]:
+    needs: dict[str, tuple[int, int]] = {}
+    for survey, wanted in seats:
+        weights = max(0, wanted.weights - survey.weights)
+        image = 0 if survey.image else int(wanted.image * IMAGE_DISK_FACTOR) + wanted.build
+        # While an image moves from one Spark to the other, its unpacked archive is on both, and
+        # once more on Docker's disk: Docker saves and loads by way of a folder there.
+        moves = wanted.pair and not (worker or survey).image
+        export = int(wanted.image * UNPACKED) if moves else 0
+        for device, free, need in (
+            (survey.root_device, survey.root_free, weights + export),
+            (survey.docker_device, survey.docker_free, image + export),
+        ):
+            needs[device] = (free, needs.get(device, (0, 0))[1] + need)
+    spare = seats[0][1].disk_headroom
+    return [
+        error(
+            f"{free / GIB:.1f} GiB free on {device}, expected {need / GIB:.1f} for weights and "
+            f"image and {spare / GIB:.1f} to spare",
+            SPACE_REMEDY,
+        )
+        for device, (free, need) in needs.items()
+        if need and free < need + spare
+    ]
+
+
+def _ports(survey: Survey) -> list[Finding]:
+    return [
+        error(
+            f"port {listener.port} is taken by {listener.command} (pid {listener.pid})",
+            "Stop it, or give the replica another `port:` in the inventory",
+        )
+        for listener in survey.listeners
+        if not listener.ours
+    ]
+
+
+def _major(version: str) -> int:
+    number = re.match(r"[0-9]{1,9}(?![0-9])", version)
+    return int(number[0]) if number else 0

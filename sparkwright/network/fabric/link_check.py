@@ -1,0 +1,122 @@
+"""The checks of the link between two Sparks."""
+
+from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Address
+from types import MappingProxyType
+
+from sparkwright.common.errors import Finding, error
+from sparkwright.declared.fleet.fabric_plan import FabricPlan
+from sparkwright.network.fabric.cabling import Port
+from sparkwright.network.fabric.state import FabricState, Probe, Rdma, Reach
+
+# Only a Spark that hides the output of its own commands leaves out a twin.
+_NOT_REPORTED = error(
+    "the link could not be checked: one of the two Sparks reports nothing about it",
+    "Look at both with `ip address`: the twins named above must be there",
+)
+
+
+def probes(plan: FabricPlan, port: Port) -> list[Probe]:
+    """Return the packets that test the link of each twin."""
+    twins = zip(port, plan.peer_addresses, strict=True)
+    return [Probe(netdev, address, plan.mtu) for netdev, address in twins]
+
+
+def gid_index(rdma: Rdma, address: str) -> int | None:
+    """Return the index of an IPv4 address's RoCE v2 entry in the GID table of a Spark."""
+    words = IPv4Address(address).packed.hex()
+    wanted = f"0000:0000:0000:0000:0000:ffff:{words[:4]}:{words[4:]}"
+    found = [index for index, gid, kind in rdma.gids if (gid, kind) == (wanted, "RoCE v2")]
+    return found[0] if found else None
+
+
+def strangers(plan: FabricPlan, port: Port, own: FabricState, peer: FabricState) -> set[str]:
+    """Return the MAC addresses that answer on the wire, and are not the peer's."""
+    theirs = {peer.netdevs[netdev].mac for netdev in port if netdev in peer.netdevs}
+    return {each.mac for each in (own.reach or {}).values()} - theirs - {"-"}
+
+
+def link_findings(
+    plan: FabricPlan,
+    port: Port,
+    own: FabricState,
+    peer: FabricState,
+    known: Mapping[str, str] = MappingProxyType({}),
+) -> list[Finding]:
+    """Return the faults of the link as one Spark sees it, whose state has `reach` of all `probes`.
+
+    `known` are the Sparks of other pairs in the run, by their MAC addresses.
+    """
+    found_there = sorted({known[mac] for mac in strangers(plan, port, own, peer) if mac in known})
+    if found_there:
+        there = " and ".join(found_there)
+        return [
+            error(
+                f"the cable of {plan.spark} leads to {there}, expected {plan.peer}",
+                f"Pull its other end out of {there}, and put it into the same port of {plan.peer}",
+            )
+        ]
+    if own.reach is None:
+        return [
+            error("the program ping is missing", "Install it (`sudo apt install iputils-ping`)")
+        ]
+    found: list[Finding] = []
+    for netdev, address, own_address in zip(port, plan.peer_addresses, plan.addresses, strict=True):
+        reach, theirs = own.reach.get(address), peer.netdevs.get(netdev)
+        if reach is None or theirs is None:
+            found.append(_NOT_REPORTED)
+            continue
+        found += _reach(plan, netdev, address, reach, theirs.mac)
+        if netdev in own.rdma:
+            found += _rdma(netdev, own_address, own.rdma[netdev])
+    return found
+
+
+def _reach(
+    plan: FabricPlan, netdev: str, address: str, reach: Reach, mac: str
+) -> Iterator[Finding]:
+    if reach.route != netdev:
+        yield error(
+            f"packets to {plan.peer} ({address}) leave by {reach.route}, expected {netdev}",
+            f"Look for a rule or a route of another tool: `ip rule`, `ip route get {address}`",
+        )
+    elif reach.mac not in ("-", mac):
+        yield error(
+            f"another machine answers for {address}: {reach.mac}, while {netdev} of {plan.peer} "
+            f"has {mac}",
+            f"The cable leads to a machine that is not in this run: put its other end into "
+            f"{plan.peer}. At a switch, find that machine, or give `fabric_subnets` in group_data "
+            "other subnets",
+        )
+    elif not reach.full and reach.small:
+        yield error(
+            f"{address} answers small packets but none of {plan.mtu} bytes: something between "
+            f"{plan.spark} and {plan.peer} has a smaller MTU",
+            f"Set the MTU of the switch to {plan.mtu} or more, or set `fabric_mtu` in group_data "
+            "to the switch's maximum",
+        )
+    elif not reach.small:
+        yield error(
+            f"{plan.peer} ({address}) does not answer by {netdev}",
+            f"The link is up but nothing passes: is the other end of the cable in {plan.peer}? "
+            f"Look at a switch between, at `sudo iptables -S INPUT` on {plan.peer}, and reboot "
+            "both",
+        )
+
+
+def _rdma(netdev: str, address: str, rdma: Rdma) -> Iterator[Finding]:
+    if rdma.state != "ACTIVE":
+        yield error(
+            f"the RDMA port {rdma.device} of {netdev} is {rdma.state}, expected ACTIVE",
+            "Reboot this Spark",
+        )
+    elif rdma.link_layer != "Ethernet":
+        yield error(
+            f"the RDMA port {rdma.device} is in {rdma.link_layer} mode, expected Ethernet",
+            f"Set it with `sudo mlxconfig -d {rdma.device} set LINK_TYPE_P1=2` and reboot",
+        )
+    elif gid_index(rdma, address) is None:
+        yield error(
+            f"{rdma.device} has no RoCE v2 GID for {address}",
+            f"Look at `show_gids {rdma.device}`; set the interface down and up, or reboot",
+        )

@@ -1,0 +1,168 @@
+"""Finds settings of other tools for the interfaces of the fabric."""
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+from typing import Any
+
+from sparkwright.common import yaml
+from sparkwright.common.errors import Finding, PlanError, error, warning
+from sparkwright.common.placed import NETPLAN
+from sparkwright.network.fabric.state import FabricState, NetplanFile
+
+# Of two files with one name netplan reads the one in the first of these folders.
+_FOLDERS = ("/run/netplan", "/etc/netplan", "/usr/lib/netplan")
+# Characters and opening brackets of a file that is read: one for ten interfaces has 3,000 and 50.
+_MOST, _BRACKETS = 1 << 16, 300
+
+
+def foreign_settings(state: FabricState, port: Iterable[str]) -> Iterator[Finding]:
+    """Find settings that would be merged into, or conflict with, our own of a port's twins.
+
+    An entry that names a twin is an error. A pattern that a twin happens to match is a warning: it
+    is probably meant for the LAN. One command moves away all files that concern only twins.
+    """
+    macs = {netdev: state.netdevs[netdev].mac for netdev in port}
+    away: dict[str, list[str]] = {}
+    for file in _effective(state.netplan):
+        if file.path != NETPLAN:
+            yield from _file_findings(file, macs, away)
+    for profile in state.profiles:
+        if profile.netdev in macs or profile.mac in macs.values():
+            away[profile.path] = [profile.netdev or profile.mac]
+    if away:
+        yield _moved_away(away)
+
+
+def _moved_away(away: Mapping[str, Sequence[str]]) -> Finding:
+    """Return the finding about files that set only twins: file -> interfaces."""
+    names = dict.fromkeys(name for named in away.values() for name in named)
+    verb, them = ("sets", "it") if len(away) == 1 else ("set", "them")
+    command = f"sudo mv {' '.join(map(shlex.quote, away))} /root/"
+    if any(map(_by_networkmanager, away)):
+        # Without this NetworkManager keeps the settings that it has read.
+        command += " && sudo netplan generate && sudo nmcli connection reload"
+    return error(
+        f"{' and '.join(away)} {verb} {', '.join(names)}: that would be merged with the fabric's "
+        "file, or fight with it",
+        f"Move {them} away (`{command}`) and run again",
+    )
+
+
+def _by_networkmanager(path: str) -> bool:
+    """Tell whether a file is a connection of NetworkManager's, in its own format or netplan's.
+
+    On Ubuntu it keeps connections, and its changes to those of netplan, in
+    /etc/netplan/90-NM-UUID.yaml.
+    """
+    return path.startswith("/etc/NetworkManager/") or PurePosixPath(path).name.startswith("90-NM-")
+
+
+def our_netdevs(state: FabricState) -> set[str]:
+    """Return the interfaces that our own file sets now."""
+    ours = next((file.text for file in state.netplan if file.path == NETPLAN), "")
+    try:
+        return set(_definitions(ours, "ethernets"))
+    except PlanError:
+        return set()
+
+
+def _effective(files: Sequence[NetplanFile]) -> list[NetplanFile]:
+    first: dict[str, NetplanFile] = {}
+    for folder in _FOLDERS:
+        for file in files:
+            path = PurePosixPath(file.path)
+            if str(path.parent) == folder:
+                first.setdefault(path.name, file)
+    return list(first.values())
+
+
+def _file_findings(
+    file: NetplanFile, macs: Mapping[str, str], away: dict[str, list[str]]
+) -> Iterator[Finding]:
+    """Check one file; one that concerns only twins is added to `away`."""
+    try:
+        ethernets = _definitions(file.text, "ethernets")
+    except PlanError as problem:
+        reason = " ".join(str(problem).split())
+        yield error(f"{file.path} is not YAML ({reason})", "Correct it, or move it away")
+        return
+    how = {name: _match(name, value, macs) for name, value in ethernets.items()}
+    named = [name for name, match in how.items() if match == "name"]
+    named += [
+        name
+        for kind in ("bonds", "bridges")
+        for name, value in _definitions(file.text, kind).items()
+        if set(macs) & _names(value.get("interfaces"))
+    ]
+    if named and set(named) == _all_names(file.text):
+        away[file.path] = named
+    elif named:
+        yield error(
+            f"{file.path} sets {', '.join(named)}: netplan would merge that with the fabric's file",
+            f"Take {' and '.join(named)} out of it and run again",
+        )
+    for name in (name for name, match in how.items() if match == "pattern"):
+        yield warning(
+            f"the entry {name} of {file.path} matches interfaces of the fabric as well",
+            "Should the fabric not come up, name the LAN's interface there",
+        )
+
+
+def _match(name: str, definition: Mapping[str, Any], macs: Mapping[str, str]) -> str | None:
+    """Return whether an entry matches a twin by its "name", by a "pattern", or not (None)."""
+    by_name = "name" if name in macs else None
+    match = definition.get("match")
+    if not by_name and _gives_way(definition):
+        return None
+    # An empty one is NetworkManager's, for its change to an entry of another file.
+    if match is None or (match == {} and by_name):
+        return by_name
+    pattern, mac = _mapping(match).get("name"), _mapping(match).get("macaddress")
+    if mac is not None:
+        return "name" if str(mac).lower() in macs.values() else None
+    if str(pattern) in macs:
+        return "name"
+    is_any = pattern is None or any(fnmatchcase(netdev, str(pattern)) for netdev in macs)
+    return "pattern" if is_any else None
+
+
+def _gives_way(definition: Mapping[str, Any]) -> bool:
+    """Tell whether NetworkManager prefers any other connection of the interface to this one.
+
+    It makes one for each port without settings, DHCP with priority -999, and may keep it.
+    """
+    options = _mapping(_mapping(definition.get("networkmanager")).get("passthrough"))
+    priority = str(options.get("connection.autoconnect-priority", 0))
+    return priority.startswith("-") or str(options.get("connection.autoconnect")).lower() == "false"
+
+
+def _definitions(text: str, kind: str) -> dict[str, dict[str, Any]]:
+    """Return the entries of one kind; netplan itself reports malformed ones."""
+    entries = _mapping(_network(text).get(kind))
+    return {str(name): _mapping(value) for name, value in entries.items()}
+
+
+def _all_names(text: str) -> set[str]:
+    """Return the names of the entries of all kinds."""
+    return {str(name) for entries in _network(text).values() for name in _mapping(entries)}
+
+
+def _network(text: str) -> dict[Any, Any]:
+    """Return the `network` mapping of a file.
+
+    Raises:
+        PlanError: it is no YAML, or larger than a netplan file needs to be.
+    """
+    if len(text) > _MOST or sum(map(text.count, "[{")) > _BRACKETS:
+        raise PlanError("it is too large")
+    return _mapping(_mapping(yaml.parse(text, "line")).get("network"))
+
+
+def _names(value: Any) -> set[str]:
+    return set(map(str, value)) if isinstance(value, list) else set()
+
+
+def _mapping(value: Any) -> dict[Any, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,303 @@
+"""The problems of a Spark's memory: what cannot fit, or hardly, and which option to change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import floor
+from typing import Protocol
+
+from sparkwright.common.command_line import next_line
+from sparkwright.common.errors import Finding, error, warning
+from sparkwright.common.hardware import GIB, Hardware
+from sparkwright.plan.memory.flags import AUTO_COUNTS_ALL
+from sparkwright.plan.memory.plan import HOST, MIB, Load, MemoryPlan, plan_memory
+
+# GiB that must, and that should, stay free where the memory is the host's, by number of Sparks.
+# One: the 0.90 of docai.hu, which leaves 5 by this plan, served for 90 minutes; sparkrun's earlyoom
+# ends the engine at 2 %. With 0.85, which leaves 9, AEON-7 served for hours.
+# Two: with 6 idle a soak took both down; 10 to 12 is the rule of those who measured it
+# (gorlak/sparky-cluster, docs/adr/0028).
+LEAST = {1: 4, 2: 8}
+WANTED = {1: 9, 2: 10}
+
+# CUDA graphs of whole steps take a block for each request: "max_num_seqs (1024) exceeds available
+# Mamba cache blocks (793)" ends the start (config/compilation.py, in 0.20.2 and later; seen on an
+# H100 with 0.26.0, whose 793 blocks are the plan's).
+_BLOCK_A_REQUEST = (0, 20, 0)
+# Where the share sizes the KV cache, real ones were up to 8.3 % larger than planned (an H100; 8 % a
+# Spark: docs/memory.md). So close to the limit, only vLLM knows.
+_NEAR = 1.1
+
+
+class _Kernel(Protocol):
+    @property
+    def handover(self) -> int:
+        """Bytes that it keeps."""
+
+
+class HostMemory(Protocol):
+    """What of a Spark is measured: sparkwright.machine.host.survey.Survey has it."""
+
+    @property
+    def memory(self) -> int:
+        """Bytes, by MemTotal."""
+
+    @property
+    def kernel(self) -> _Kernel:
+        """The running one."""
+
+
+def memory_findings(
+    load: Load, hardware: Hardware, survey: HostMemory, beside: int = 0
+) -> list[Finding]:
+    """Judge whether what is to be served fits into the memory of a Spark.
+
+    `beside` are the bytes of another engine on it. A class without a nominal memory is not judged:
+    the lab's engine runs on the CPU, in the memory of a machine that it shares.
+    """
+    plan = memory_plan(load, hardware, survey, beside)
+    if plan:
+        return list(judge(plan))
+    return [_unknown(load)] if hardware.total_gib else []
+
+
+def memory_plan(
+    load: Load, hardware: Hardware, survey: HostMemory, beside: int = 0
+) -> MemoryPlan | None:
+    """Return the plan of a Spark's memory; None where nothing can be planned."""
+    if not hardware.total_gib or load.shapeless:
+        return None
+    # A card's nominal memory is less than nvidia-smi shows, as CUDA counts it.
+    total = survey.memory if hardware.unified else int(hardware.total_gib * GIB)
+    plan = plan_memory(load, total, hardware.unified, survey.kernel.handover)
+    return replace(plan, beside=beside)
+
+
+def judge(plan: MemoryPlan) -> Iterator[Finding]:
+    """Yield the errors and warnings about a plan.
+
+    The remedy of an error is checked with the plan: a recipe that follows it has no error left.
+    """
+    if too_high := _too_high(plan):
+        yield too_high
+        return
+    if plan.kv_bytes < plan.cache.size(1):
+        yield _weights(plan)
+        return
+    findings = [*_context(plan), *_head_room(plan)]
+    yield from findings
+    # The remedy of another error names how many requests it leaves room for.
+    if _too_many(plan) and not (_is_refused(plan) and any(each.error for each in findings)):
+        yield _requests(plan)
+    if _auto_is_longer(plan):
+        yield warning(
+            f"max-model-len auto stays at {plan.limit} with this vLLM, though the KV cache holds "
+            f"{plan.context} tokens: a longer request never finishes",
+            f"Set max-model-len to at most {_round(plan.context)}",
+        )
+
+
+def _too_high(plan: MemoryPlan) -> Finding | None:
+    """Return the finding that an option, rather than the weights, leaves too little."""
+    largest = max(plan.counts, key=lambda each: each.bytes)
+    fits = plan.kv_bytes >= plan.cache.size(1) and plan.head_room >= _least(plan)
+    if fits or largest.bytes <= plan.total // 4:
+        return None
+    fitting = (plan.total - plan.weights - plan.drafter) // (16 * largest.each)
+    if not fitting:
+        return None
+    return error(
+        f"{largest.option} {largest.value} needs {_gib(largest.bytes)} of {_gib(plan.total)}",
+        f"Set {largest.option} to at most {_round(fitting)}, or leave it out",
+    )
+
+
+def _unknown(load: Load) -> Finding:
+    names = ", ".join(weights.repo for weights in load.shapeless)
+    return warning(
+        f"memory use is unknown: the lock has no model shape for {names}",
+        f"Refresh it: `{next_line('lock', '--refresh')}`. If that adds none, the memory plan does "
+        "not support this architecture",
+    )
+
+
+def _weights(plan: MemoryPlan) -> Finding:
+    """Return the finding that nothing is left for a KV cache of one token."""
+    if plan.flags.kv_bytes is not None:
+        found = f"{_set(plan)} holds no request"
+    else:
+        share = _gib(int(plan.flags.utilization * plan.total))
+        found = (
+            f"weights of {_gib(plan.weights + plan.drafter)}, and the memory to run them, leave "
+            f"nothing of {_set(plan)} ({share}) for the KV cache"
+        )
+    larger = _enlarge(plan, plan.cache.size(min(plan.context or plan.limit, plan.limit)))
+    return error(found, f"Set {larger}" if larger else _lower(plan))
+
+
+def _context(plan: MemoryPlan) -> Iterator[Finding]:
+    size = plan.cache.size(plan.context)
+    if plan.kv_bytes >= size:
+        return
+    found = (
+        f"max-model-len {plan.context} needs {_gib(size)} of KV cache, {_gib(plan.kv_bytes)} remain"
+    )
+    if plan.head_room < _least(plan):
+        yield error(found, _lower(plan))
+        return
+    remedy = f"Set {_shorter(plan, plan.kv_bytes)}{_fewer(plan, plan.kv_bytes)}"
+    if larger := _enlarge(plan, size):
+        remedy += f", or {larger}"
+    yield error(found, remedy)
+
+
+def _too_many(plan: MemoryPlan) -> bool:
+    """Tell whether more requests run at once than the KV cache has blocks, and vLLM checks that.
+
+    A request has a block with its state in each linear-attention layer of a group.
+    """
+    checked = plan.flags.whole_steps and plan.flags.release >= _BLOCK_A_REQUEST
+    return bool(checked and plan.cache.state and plan.flags.sequences > plan.blocks)
+
+
+def _is_refused(plan: MemoryPlan) -> bool:
+    """Tell whether vLLM certainly refuses more requests than blocks.
+
+    With drafts, an attention backend such as FlashInfer makes graphs hold pieces of steps after
+    all, and vLLM does not check.
+    """
+    exact = plan.flags.kv_bytes is not None or plan.flags.sequences > _NEAR * plan.blocks
+    return exact and not plan.flags.drafted
+
+
+def _requests(plan: MemoryPlan) -> Finding:
+    finding = error if _is_refused(plan) else warning
+    may = "refuses" if _is_refused(plan) else "may refuse"
+    remedy = f"Set max-num-seqs to at most {plan.blocks}"
+    if larger := _enlarge(plan, plan.flags.sequences * plan.cache.pool):
+        remedy += f", or {larger}"
+    return finding(
+        f"max-num-seqs {plan.flags.sequences} exceeds the {plan.blocks} KV cache blocks; with "
+        f"CUDA graphs each request needs one. vLLM {may} to start",
+        remedy,
+    )
+
+
+def _fewer(plan: MemoryPlan, size: int) -> str:
+    """Name how many requests a KV cache of so many bytes has blocks for, if they are too few."""
+    changed = replace(plan, kv_bytes=size)
+    if not (_too_many(changed) and _is_refused(changed)):
+        return ""
+    return f", and max-num-seqs to at most {changed.blocks}"
+
+
+def _auto_is_longer(plan: MemoryPlan) -> bool:
+    auto = plan.flags.context is None and plan.flags.release < AUTO_COUNTS_ALL
+    return bool(auto and plan.cache.state and plan.context < plan.limit)
+
+
+def _head_room(plan: MemoryPlan) -> Iterator[Finding]:
+    if plan.head_room >= _wanted(plan):
+        return
+    free, left = max(0, plan.head_room), plan.total - plan.engine
+    if plan.unified and left > 0:
+        kept = f" ({plan.kept / GIB:.1f} kept by its kernel)" if plan.kept else ""
+        others = f" and the other engine, which takes {_gib(plan.beside)}" if plan.beside else ""
+        found = (
+            f"{_set(plan)} leaves {_gib(left)} to the host{kept}{others}, {_gib(free)} of them "
+            f"free when it serves; expected {_gib(_wanted(plan))}"
+        )
+    else:
+        others = f" beside the other engine's {_gib(plan.beside)}" if plan.beside else ""
+        taken = plan.engine + plan.host - plan.beside
+        found = f"{_set(plan)} takes {_gib(taken)} of {_gib(plan.total)}{others}"
+    finding = error if plan.head_room < _least(plan) else warning
+    yield finding(found, _lower(plan))
+
+
+def _least(plan: MemoryPlan) -> int:
+    return LEAST[plan.sparks] * GIB if plan.unified else 0
+
+
+def _wanted(plan: MemoryPlan) -> int:
+    return WANTED[plan.sparks] * GIB if plan.unified else 0
+
+
+def _enlarge(plan: MemoryPlan, size: int) -> str | None:
+    """Name the setting for a KV cache of so many bytes; None if too little would stay free."""
+    if plan.flags.kv_bytes is not None:
+        size, value = _up(size, MIB) * MIB, _mib(size)
+    else:
+        share = _up(100 * (plan.besides_cache + size), plan.total) / 100
+        size = int(share * plan.total) - plan.besides_cache
+        value = f"{share:.2f}"
+    fits = replace(plan, kv_bytes=size).head_room >= _least(plan)
+    return f"{_option(plan)} to at least {value}{_fewer(plan, size)}" if fits else None
+
+
+def _lower(plan: MemoryPlan) -> str:
+    """Name the setting that leaves enough free, and a context that fits then."""
+    tries = [_leaving(plan, free) for free in (_wanted(plan), _least(plan))]
+    needed = plan.cache.size(plan.flags.context or 1)
+    for value, size in tries:
+        if size >= needed:
+            bound = "at most " if size < plan.kv_bytes else ""
+            return f"Set {_option(plan)} to {bound}{value}{_fewer(plan, size)}"
+    for value, size in tries:
+        if size >= plan.cache.size(1):
+            return f"Set {_option(plan)} to {value}, and {_shorter(plan, size)}{_fewer(plan, size)}"
+    more = ", or serve it with two Sparks" if _fits_two(plan) else ""
+    return f"It does not fit into {_gib(plan.total)}: choose a smaller checkpoint{more}"
+
+
+def _leaving(plan: MemoryPlan, free: int) -> tuple[str, int]:
+    """The value of the option that sizes the engine which leaves so many bytes free, and the bytes
+    of KV cache that it makes."""
+    size = max(0, plan.kv_bytes) + plan.head_room - free
+    if plan.flags.kv_bytes is not None:
+        return f"{size // MIB}M", size // MIB * MIB
+    share = floor(100 * (plan.besides_cache + size) / plan.total) / 100
+    size = int(share * plan.total) - plan.besides_cache
+    return f"{share:.2f}", size
+
+
+def _shorter(plan: MemoryPlan, size: int) -> str:
+    return f"max-model-len to at most {_round(plan.cache.longest(size, plan.limit))}"
+
+
+def _fits_two(plan: MemoryPlan) -> bool:
+    """Tell whether half of the weights fits into each of two Sparks."""
+    if plan.sparks > 1 or not plan.unified:
+        return False
+    engine = plan.engine - max(0, plan.kv_bytes) - (plan.weights + plan.drafter) // 2
+    host = HOST[2] + plan.kept
+    return engine + plan.cache.size(1) + host + LEAST[2] * GIB <= plan.total
+
+
+def _option(plan: MemoryPlan) -> str:
+    """The option that sizes the engine."""
+    return "gpu-memory-utilization" if plan.flags.kv_bytes is None else "kv-cache-memory-bytes"
+
+
+def _set(plan: MemoryPlan) -> str:
+    """The option that sizes the engine, with its value."""
+    size = plan.flags.kv_bytes
+    return f"{_option(plan)} {f'{plan.flags.utilization:g}' if size is None else _mib(size)}"
+
+
+def _round(context: int) -> int:
+    """A multiple of 1,024 tokens reads better, where there is one."""
+    return context // 1024 * 1024 or context
+
+
+def _up(number: int, step: int) -> int:
+    return -(-number // step)
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.1f} GiB"
+
+
+def _mib(size: int) -> str:
+    return f"{_up(size, MIB)}M"

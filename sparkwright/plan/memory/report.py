@@ -1,0 +1,97 @@
+"""The memory plan of a recipe, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sparkwright.common.command_line import next_line
+from sparkwright.common.errors import PlanError
+from sparkwright.common.hardware import GIB, HARDWARE, Hardware
+from sparkwright.common.paths import inventory_file
+from sparkwright.common.schema import nearest
+from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.plan.memory.check import judge
+from sparkwright.plan.memory.known_checkpoints import nominal_load
+from sparkwright.plan.memory.plan import Load, MemoryPlan, load_of, plan_memory
+from sparkwright.plan.release.lock import lock_path, read_lock
+
+
+def _report(plan: MemoryPlan) -> Iterator[str]:
+    """Yield the lines of a plan: one for each part, in GiB of one Spark."""
+    flags = plan.flags
+    host = "host" if plan.unified else "driver"
+    reserved = "" if flags.graphs_in_share else ", not in the share"
+    parts = [
+        ("weights", plan.weights, ""),
+        ("drafter", plan.drafter, ""),
+        ("steps", plan.activations, f"{flags.batched} tokens, {flags.sequences} requests"),
+        ("CUDA graphs", plan.graphs, f"up to {flags.captured} tokens{reserved}"),
+        ("KV cache", plan.kv_bytes, f"{plan.blocks} blocks of {plan.cache.groups} groups"),
+        (host, plan.host, "estimated"),
+        ("free", plan.head_room, f"of {plan.total / GIB:.1f}"),
+    ]
+    for name, size, remark in parts:
+        if size:
+            yield f"{name:12}{size / GIB:8.2f} GiB  {remark}".rstrip()
+    yield f"{plan.tokens:,} tokens of KV cache, as vLLM logs them"
+    yield f"{plan.concurrency:.2f} requests of {plan.context:,} tokens at once"
+
+
+def show(
+    name: str, hardware: str | None = None, sparks: int | None = None, locked: bool = False
+) -> tuple[str, bool]:
+    """Return the plan of a recipe with what is wrong with it, and whether it fits.
+
+    Args:
+        name: Name of a recipe, or path of its file.
+        hardware: A hardware class; None for the recipe's first.
+        sparks: How many; None for the least that it is for.
+        locked: Take all sizes from the site's lock, not from files/models.
+
+    Raises:
+        PlanError: An argument is invalid, or a size is not known.
+    """
+    recipe = load_recipe(name)
+    machine = _hardware(hardware or recipe.hardware[0])
+    count = recipe.checked_sparks(sparks)
+    load = _load(recipe.for_sparks(count), locked, count)
+    plan = plan_memory(load, int(machine.total_gib * GIB), machine.unified)
+    findings = list(judge(plan))
+    lines = [f"# {recipe.name} on {_where(machine, count)}", *_report(plan), *map(str, findings)]
+    return "\n".join(lines), not any(finding.error for finding in findings)
+
+
+def _where(hardware: Hardware, sparks: int) -> str:
+    if not hardware.unified:
+        return hardware.name
+    each = "one Spark" if sparks == 1 else f"each of {sparks} Sparks"
+    return f"{each}, {hardware.name}"
+
+
+def _hardware(name: str) -> Hardware:
+    planned = {key: hardware for key, hardware in HARDWARE.items() if hardware.total_gib}
+    if name not in planned:
+        raise PlanError(f"--hardware: found {name}; {nearest(name, planned)}")
+    return planned[name]
+
+
+def _load(recipe: Recipe, locked: bool, sparks: int) -> Load:
+    """Return what is served, with the sizes of files/models, or else of the site's lock."""
+    path = lock_path(inventory_file())
+    known = {} if locked else nominal_load(recipe, sparks).checkpoints
+    load = Load(recipe, sparks, {key: each for key, each in known.items() if each.size})
+    if load.checkpoints.keys() != recipe.whole_models.keys():
+        others = load_of(recipe, read_lock(path), sparks)
+        load = replace(load, checkpoints={**others.checkpoints, **load.checkpoints})
+    remedy = f"it in {path}: `{next_line('lock')}` records it once a replica serves {recipe.name}"
+    if absent := [c.repo for key, c in recipe.whole_models.items() if key not in load.checkpoints]:
+        raise PlanError(f"{recipe.name}: found no size of {', '.join(absent)}; expected {remedy}")
+    if shapeless := [weights.repo for weights in load.shapeless]:
+        raise PlanError(
+            f"{recipe.name}: found no shape of {', '.join(shapeless)}; expected an architecture "
+            "that the memory plan supports. If the size is of an older lock, which has no shapes: "
+            f"`{next_line('lock', '--refresh')}`"
+        )
+    return load

@@ -1,0 +1,275 @@
+"""The `vllm serve` and `docker run` lines of a recipe."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from pathlib import PurePosixPath
+
+from sparkwright.common.errors import PlanError
+from sparkwright.common.placed import SOCKET, place_of, socket_folder, user_of
+from sparkwright.common.ports import MASTER_PORT
+from sparkwright.declared.recipe.advisories import warning
+from sparkwright.declared.recipe.build import repository_of
+from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.declared.recipe.media import DOMAINS, NO_REDIRECTS, NOWHERE
+from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.declared.recipe.rules import doubts
+from sparkwright.declared.recipe.trust import needs
+from sparkwright.declared.recipe.values import FABRIC_ENVIRONMENT, REFERENCE
+from sparkwright.plan.release.container import CONTAINER_OPTIONS, MEDIA_NETWORK
+from sparkwright.plan.release.guard import slice_of
+
+# Where the engine finds things inside its container.
+_MODELS = "/models"
+# Its home, the only folder that outlasts an engine: for code compiled by any tool that writes into
+# a home (vLLM, FlashInfer, Triton, TileLang, modules of trust-remote-code). No image knows the user
+# as whom it runs, and PyTorch asks for a name. Packages that an image has installed for the user
+# root are still found, if it lets others read them.
+_HOME = "/home/engine"
+_AT_HOME = tuple(
+    word
+    for pair in (f"HOME={_HOME}", "USER=engine", "LOGNAME=engine", "PYTHONUSERBASE=/root/.local")
+    for word in ("--env", pair)
+)
+# Where the folder of its socket is.
+_API = "/run/vllm"
+# vLLM makes the socket as the umask says: the door and the supervisor, other users, are to reach
+# it. Nobody else gets to its folder.
+_ENTRYPOINT, _START = "/bin/sh", ("-c", 'umask 0; exec vllm "$@"', "vllm")
+
+# Weights are on the host and verified before a start, so an engine contacts no hub. It sends no
+# usage reports, either.
+_ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"} | NO_REDIRECTS
+# With one Spark its processes meet on loopback: before 0.28 vLLM asks which address leads to the
+# internet (UniProcExecutor), and Gloo takes the Spark's address in /etc/hosts. A pair's are found
+# at a start (files/host/engine/fabric_env.py).
+_ALONE = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
+
+# Seconds that a head waits for a step of its worker, whose loss vLLM learns of in no other way; 300
+# is vLLM's own (envs.py). It stands behind the supervisor's probe, which ends a hung engine after
+# 10 + 6 s for each probe, and which needs none of vLLM's help. A sound step never takes so long:
+# twice the longest is waited for, and at least 180, since kernels that are compiled at a first
+# request count as well (115 s for a whole start with empty caches). On two H100 with the worker
+# killed, stopped or cut off, 60 ended the head at 60.9 s, and 300 left it hanging for 200 and on.
+_STEP_TIMEOUT, _LEAST_STEP_TIMEOUT = "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS", 180
+
+
+@dataclass(frozen=True)
+class Place:
+    """One rank of a replica.
+
+    Attributes:
+        rank: 0 is the head, which alone has the API.
+        nodes: Number of Sparks, and so the tensor-parallel size, as each has one GPU.
+        master: The head's fabric address; needed with more than one Spark.
+    """
+
+    rank: int = 0
+    nodes: int = 1
+    master: str | None = None
+
+
+class Expansion(str):
+    """A word that the shell is to expand, so it is not quoted."""
+
+
+def serve_arguments(recipe: Recipe, place: Place) -> list[str]:
+    """Return the arguments of ``vllm`` for one rank, unquoted."""
+    words = ["serve", _container_path(recipe, "model")]
+    args = dict(recipe.args)
+    domains = args.pop(DOMAINS, [NOWHERE])
+    for option, value in args.items():
+        words += _option(option, _resolve(recipe, value))
+    # Ours come last: of a repeated option vLLM takes the last.
+    words += _option(DOMAINS, domains)
+    words += ["--served-model-name", *recipe.served_names]
+    words += ["--tensor-parallel-size", str(place.nodes)]
+    if place.nodes > 1:
+        if place.master is None:
+            raise PlanError(f"{recipe.name}: found {place.nodes} Sparks; expected a fabric address")
+        words += ["--nnodes", str(place.nodes), "--node-rank", str(place.rank)]
+        words += ["--master-addr", place.master, "--master-port", str(MASTER_PORT)]
+    return words + (["--uds", f"{_API}/{SOCKET}"] if place.rank == 0 else ["--headless"])
+
+
+def container_arguments(recipe: Recipe, place: Place) -> list[str]:
+    """Return the arguments of the container for one rank; as `serve_arguments`."""
+    return [*_START, *serve_arguments(recipe, place)]
+
+
+def environment(recipe: Recipe, nodes: int = 1) -> dict[str, str]:
+    """Return the environment of the engine: the recipe's own variables and ours."""
+    own = {key: _substitute(recipe, value) for key, value in recipe.env.items()}
+    if nodes > 1:
+        own = {_STEP_TIMEOUT: str(max(_LEAST_STEP_TIMEOUT, ceil(2 * recipe.longest_step)))} | own
+        return own | _ENVIRONMENT
+    return own | _ENVIRONMENT | _ALONE
+
+
+def docker_run(
+    recipe: Recipe,
+    place: Place,
+    *,
+    image: str,
+    cache: str,
+    release: str,
+    root: str,
+    folders: Mapping[str, str],
+    user: str,
+    seat: str = "",
+) -> list[str]:
+    """Return the command that runs an engine in the foreground, unquoted.
+
+    The image, the name of its own folder for what it compiles, and the numbers of user and group
+    may be what the shell expands to them.
+    """
+    base = PurePosixPath(root)
+    words = ["docker", "run", "--rm", "--name", f"vllm-{release}"]
+    words += ["--label", f"sparkwright.release={release}"]
+    # The image is on the host before a start, which must not download 10 GB.
+    words += ["--pull", "never"]
+    # Of the recipes' sources, --ipc host and --privileged (docai.hu) are left out: /dev/shm is the
+    # container's own, and a pair gets the devices that it needs by $RDMA_OPTIONS. Without the
+    # host's control groups a container can lose the GPU when systemd reads its units anew.
+    words += [*CONTAINER_OPTIONS, "--user", user, "--cgroupns", "host"]
+    words += ["--network", network_of(recipe, place.nodes)]
+    words += ["--cgroup-parent", slice_of(place.nodes)]
+    words += ["--ulimit", "memlock=-1", "--ulimit", "stack=67108864", "--log-driver", "none"]
+    words += ["--env-file", f"{base / 'releases' / release / 'engine.env'}"]
+    if place.nodes > 1:
+        for variable in FABRIC_ENVIRONMENT:
+            words += ["--env", variable]
+        words.append(Expansion("$RDMA_OPTIONS"))
+    for name in recipe.checkpoints:
+        words += ["--volume", f"{base / folders[name]}:{_container_path(recipe, name)}:ro"]
+    if place.rank == 0:
+        words += ["--volume", f"{socket_folder(place_of(root, seat), release)}:{_API}"]
+    own = cache_folder(root, seat, cache)
+    words += [*_AT_HOME, "--volume", type(cache)(f"{own}:{_HOME}")]
+    words += ["--entrypoint", _ENTRYPOINT, image]
+    return words + container_arguments(recipe, place)
+
+
+def network_of(recipe: Recipe, nodes: int) -> str:
+    """Return Docker's network for an engine: one of its own, in which there is nothing else.
+
+    Where its owner lets it fetch media, it is a bridge, by which it reaches no other container. A
+    pair's is the host's: its RDMA devices have their addresses there alone.
+    """
+    if nodes > 1:
+        return "host"
+    return MEDIA_NETWORK if DOMAINS in recipe.args else "none"
+
+
+def cache_folder(root: str, seat: str, image: str) -> str:
+    """Return where an engine keeps what it compiles: by its user and image, so that it loads no
+    code that another one has made.
+    """
+    return f"{root}/cache/{user_of(seat)}/{image}"
+
+
+def image_id(references: Sequence[str]) -> str:
+    """Return the shell words that print the id of an image by the first name that Docker knows."""
+    return (
+        f"docker image inspect --format '{{{{.Id}}}}' {shlex.join(references)} 2>/dev/null "
+        "| head -n 1"
+    )
+
+
+def shell_lines(words: Sequence[str], breaks: Collection[int] = ()) -> str:
+    """Return a command, one option a line, which ``sh`` splits into exactly these words."""
+    lines: list[list[str]] = [[]]
+    for position, word in enumerate(words):
+        if word.startswith("--") or position in breaks:
+            lines.append([])
+        lines[-1].append(word if isinstance(word, Expansion) else shlex.quote(word))
+    return " \\\n  ".join(" ".join(line) for line in lines)
+
+
+def _container_path(recipe: Recipe, checkpoint: str) -> str:
+    return f"{_MODELS}/{recipe.checkpoints[checkpoint].folder}"
+
+
+def _substitute(recipe: Recipe, text: str) -> str:
+    return REFERENCE.sub(lambda match: _container_path(recipe, match[1]), text)
+
+
+def _resolve(recipe: Recipe, value: object) -> object:
+    """Replace ``${checkpoint}`` anywhere in a value by its path in the container."""
+    if isinstance(value, str):
+        return _substitute(recipe, value)
+    if isinstance(value, list):
+        return [_resolve(recipe, item) for item in value]
+    if isinstance(value, dict):
+        return {key: _resolve(recipe, item) for key, item in value.items()}
+    return value
+
+
+def _option(name: str, value: object) -> list[str]:
+    match value:
+        case True:
+            return [f"--{name}"]
+        case False:
+            return [f"--no-{name}"]
+        case list():
+            return [f"--{name}", *(_scalar(item) for item in value)]
+        case dict():
+            return [f"--{name}", json.dumps(value, separators=(",", ":"))]
+        case _:
+            return [f"--{name}", _scalar(value)]
+
+
+def _scalar(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def report(name: str, sparks: int | None = None) -> Iterator[str]:
+    """Yield the lines that serve a recipe, as units will run them.
+
+    Without a number of Sparks it is the smallest that the recipe allows.
+    """
+    whole = load_recipe(name)
+    nodes = whole.checked_sparks(sparks)
+    recipe = whole.for_sparks(nodes)
+    release = f"{recipe.name}-RELEASE"
+    yield f"# {recipe.name}: {' '.join(recipe.description.split())}"
+    yield f"# vLLM {recipe.vllm}; hardware {', '.join(recipe.hardware)}; {nodes} Spark(s)."
+    yield "# A Spark runs the image by the digest in the lock, and RELEASE is 8 hexadecimal digits;"
+    yield "# COMMIT is the beginning of the one in the lock, and IMAGE is Docker's id of the image."
+    yield f"# USER:GROUP are the numbers of {user_of('')}, a user without rights of the Spark."
+    if faults := warning(recipe):
+        yield f"# {faults}"
+    yield from (f"# {doubt}" for doubt in doubts(recipe))
+    required = list(needs(recipe))
+    if trusts := dict.fromkeys(need.name for need in required):
+        yield "# Only a replica that says so in the inventory may serve it:"
+        yield f"#   trusts: [{', '.join(trusts)}]"
+    for need in required:
+        yield from (f"# {line}" for line in need.details)
+    if nodes > 1:
+        yield "# HEAD-FABRIC-ADDRESS is of `fabric_subnets`; what `--env` names, each Spark finds."
+    yield f"\n# {release}/engine.env"
+    yield from (f"{key}={value}" for key, value in environment(recipe, nodes).items())
+    image = f"{repository_of(recipe.build)}:BUILD" if recipe.build else recipe.base_image
+    folders = {name: f"{each.folder}@COMMIT" for name, each in recipe.checkpoints.items()}
+    for rank in range(nodes):
+        role = "head" if rank == 0 else "worker"
+        place = Place(rank, nodes, "HEAD-FABRIC-ADDRESS")
+        docker = docker_run(
+            recipe,
+            place,
+            image=image,
+            cache="IMAGE",
+            release=release,
+            root="/opt/qwen36",
+            folders=folders,
+            user="USER:GROUP",
+        )
+        start = docker.index(image)
+        yield f"\n# rank {rank} ({role}): docker run\n{shell_lines(docker, breaks=[start])}"
+        yield f"\n# rank {rank} ({role}): vllm serve, as it runs inside"
+        yield shell_lines(docker[start + len(_START) :])

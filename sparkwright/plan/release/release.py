@@ -1,0 +1,225 @@
+"""A release: a recipe with all its names resolved, frozen under one id."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from dataclasses import dataclass, field, replace
+
+from sparkwright.common.errors import PlanError
+from sparkwright.common.hardware import HARDWARE
+from sparkwright.common.paths import HOST_FILES
+from sparkwright.common.placed import SOCKET, SOCKETS, place_of, socket_folder, user_of
+from sparkwright.common.render import render
+from sparkwright.declared.recipe.build import build_name
+from sparkwright.declared.recipe.mods import read_mods
+from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.declared.recipe.values import ImageMods
+from sparkwright.plan.release.command import (
+    Expansion,
+    Place,
+    cache_folder,
+    docker_run,
+    environment,
+    image_id,
+    network_of,
+    serve_arguments,
+    shell_lines,
+)
+from sparkwright.plan.release.container import CONTAINER_OPTIONS, MEDIA_NETWORK, NEW_MEDIA_NETWORK
+from sparkwright.plan.release.lock import Lock, checkpoint_key, image_key, unresolved
+from sparkwright.plan.release.programs import program
+
+_IMAGE, _USER = Expansion('"$image"'), Expansion('"$user"')
+_CACHE = Expansion("${image#sha256:}")
+# The file of a release folder that runs the engine.
+PROGRAM = "bin/engine"
+_UNIT = HOST_FILES / "engine" / "vllm@.service"
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The Sparks that serve a replica together, the head first, and the rank of one of them.
+
+    On the fabric each has an address on either of two subnets; a single Spark has none.
+    """
+
+    sparks: tuple[str, ...]
+    fabric: tuple[tuple[str, str], ...] = ()
+    rank: int = 0
+
+
+@dataclass(frozen=True)
+class Release:
+    """The files of one replica's engine on the disk of one of its Sparks.
+
+    Attributes:
+        id: ``<recipe>-<8 hex>``, made of everything that the engine would notice on any rank.
+        image: ``repo@sha256:…``, or the name of what is built: `build_name`.
+        images: All names by which Docker may know this very image: a copied one has lost the first.
+        folders: Where each checkpoint is, below the root.
+        files: The text files of the release folder, by name.
+        program: What runs the engine, a file of that folder too, so that a later Sparkwright
+            changes nothing of this release.
+    """
+
+    id: str
+    recipe: Recipe
+    image: str
+    images: tuple[str, ...]
+    root: str
+    folders: dict[str, str]
+    ranks: Ranks
+    files: dict[str, str] = field(repr=False)
+    program: bytes = field(repr=False)
+    seat: str = ""
+
+    @property
+    def place(self) -> str:
+        """The folder of its seat."""
+        return place_of(self.root, self.seat)
+
+
+def make_release(recipe: Recipe, lock: Lock, *, root: str, ranks: Ranks, seat: str = "") -> Release:
+    """Freeze a recipe for one of the Sparks of a replica."""
+    recipe = recipe.for_sparks(len(ranks.sparks))
+    if problems := unresolved([recipe], lock, "lock"):
+        raise PlanError(*problems)
+    locked = lock.images[image_key(recipe)]
+    image = f"{repository(recipe.base_image)}@{locked.digest}"
+    images: tuple[str, ...] = (image, locked.digest, locked.config)
+    if recipe.build:
+        image = build_name(recipe.build, locked.digest)
+        images = (image,)
+    draft = Release(
+        id="RELEASE",
+        recipe=recipe,
+        image=image,
+        images=images,
+        root=root,
+        folders={name: lock.folder(each) for name, each in recipe.checkpoints.items()},
+        ranks=ranks,
+        files={},
+        program=program("host.engine.supervisor"),
+        seat=seat,
+    )
+    # The id is in the files that it is made of: these have a stand-in. The names of Sparks are for
+    # people: two replicas may have one release.
+    nodes = len(ranks.sparks)
+    content = [
+        _files(draft, lock, "RELEASE", Ranks(("",) * nodes, ranks.fabric, rank))
+        for rank in range(nodes)
+    ]
+    # What runs the engine is a part of it: a new one comes into force like a new image. The unit
+    # has a stand-in for the root.
+    content.append({PROGRAM: hashlib.sha256(draft.program).hexdigest()})
+    content.append({_UNIT.name: render(_UNIT, root="ROOT")})
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    release = f"{recipe.name}-{digest[:8]}"
+    return replace(draft, id=release, files=_files(draft, lock, release, ranks))
+
+
+def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, str]:
+    recipe, nodes = draft.recipe, len(ranks.sparks)
+    master = ranks.fabric[0][0] if ranks.fabric else None
+    head = Place(0, nodes, master)
+    resolved = {
+        "recipe": recipe.name,
+        "vllm": recipe.vllm,
+        "image": draft.image,
+        "checkpoints": {
+            name: {
+                "repo": checkpoint.repo,
+                "commit": lock.checkpoints[checkpoint_key(checkpoint)].commit,
+                "folder": draft.folders[name],
+            }
+            for name, checkpoint in recipe.checkpoints.items()
+        },
+        "served_names": [*recipe.models],
+        **_mods(recipe),
+        "fabric": ranks.fabric,
+        "arguments": serve_arguments(recipe, head),
+        "environment": environment(recipe, nodes),
+    }
+    unit = {
+        "model": recipe.served_names[0],
+        "answers": recipe.answers,
+        "start_timeout": recipe.start_timeout,
+        "stop_timeout": recipe.stop_timeout,
+        "longest_step": round(recipe.longest_step, 1),
+        "gpu": CONTAINER_OPTIONS,
+        "unified": any(HARDWARE[name].unified for name in recipe.hardware),
+        "rank": ranks.rank,
+        "sparks": ranks.sparks,
+        "fabric": ranks.fabric,
+        # By it a Spark tells its two engines apart: files/host/common/seat.py.
+        **({"seat": draft.seat} if draft.seat else {}),
+    }
+    place = replace(head, rank=ranks.rank)
+    variables = environment(recipe, nodes).items()
+    command = docker_run(
+        recipe,
+        place,
+        image=_IMAGE,
+        cache=_CACHE,
+        release=release,
+        root=draft.root,
+        folders=draft.folders,
+        user=_USER,
+        seat=draft.seat,
+    )
+    return {
+        "release.json": json.dumps(resolved, indent=2, sort_keys=True) + "\n",
+        "engine.env": "".join(f"{key}={value}\n" for key, value in variables),
+        "unit.json": json.dumps(unit, indent=2, sort_keys=True) + "\n",
+        "run": (
+            "#!/bin/sh\n"
+            f"image=$({image_id(draft.images)})\n"
+            f'[ -n "$image" ] || {{ echo "Docker has no {draft.image}" >&2; exit 1; }}\n'
+            f"user=$(id -u {user_of(draft.seat)}):$(id -g {user_of(draft.seat)})\n"
+            f"{_made(draft, release, network_of(recipe, nodes))}"
+            f"exec {shell_lines(command, breaks=[command.index(_IMAGE)])}\n"
+        ),
+    }
+
+
+def _made(draft: Release, release: str, network: str) -> str:
+    """Return the shell lines that make what a container needs; the first begins with `mkdir`, as
+    what only asks for image and user ends there.
+    """
+    sockets = shlex.quote(socket_folder(draft.place, release))
+    cache = cache_folder(draft.root, draft.seat, _CACHE)
+    lines = [
+        f"mkdir -p -m 777 {sockets} && rm -f {sockets}/{SOCKET} || exit 1",
+        f'mkdir -p -m 700 {cache} && chown "$user" {cache} || exit 1',
+    ]
+    if network == MEDIA_NETWORK:
+        known = f"docker network inspect {network} >/dev/null 2>&1"
+        lines.append(f"{known} || {NEW_MEDIA_NETWORK} || exit 1")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _mods(recipe: Recipe) -> dict[str, object]:
+    """Return what the release says of the mods in its image; nothing where it has none."""
+    if not isinstance(recipe.image, ImageMods):
+        return {}
+    return {"mods": {mod.name: mod.digest for mod in read_mods(recipe.image.mods)}}
+
+
+def current_engine(root: str) -> str:
+    """Return shell lines that set release, unit, and folder of the socket, of what `current` names.
+
+    Without it, the release is empty, and the unit is one that nobody has.
+    """
+    return f"""\
+release=$(basename "$(readlink {shlex.quote(root)}/current)" 2>/dev/null)
+unit=vllm@${{release:-none}}.service
+sockets={shlex.quote(root)}/{SOCKETS}/${{release:-none}}"""
+
+
+def repository(image: str) -> str:
+    """An image reference without its tag or digest."""
+    name, _, _ = image.partition("@")
+    head, slash, last = name.rpartition("/")
+    return f"{head}{slash}{last.partition(':')[0]}"

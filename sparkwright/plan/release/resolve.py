@@ -1,0 +1,153 @@
+"""Resolves names: asks the hub for commits and files, and the registry for digests."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import quote
+
+from huggingface_hub import constants
+
+from sparkwright.common.errors import PlanError
+from sparkwright.common.schema import parse
+from sparkwright.plan.release.lock import CheckpointLock, ImageLock
+from sparkwright.plan.release.model_config import shape_of
+from sparkwright.plan.release.needed_files import Choice, needed
+from sparkwright.plan.release.registry import RegistryImage, registry_architecture
+from sparkwright.plan.release.registry_login import mirrored
+from sparkwright.plan.release.web import NO_HEADERS, WebAnswer, WebClient, look_up, unexpected
+
+_CONFIG = "config.json"
+# Bytes of an index of shards that is read: what it names then has to be there. Of a larger one, as
+# models of trillions of parameters have them, the names of the shards tell how many there are.
+_LARGEST_INDEX = 8 << 20
+BY_RULES = Choice()
+
+
+def resolve_checkpoint(
+    repo: str,
+    revision: str,
+    endpoint: str | None = None,
+    token: str | None = None,
+    choice: Choice = BY_RULES,
+) -> CheckpointLock:
+    """Return what a lock has of a repository; arguments and errors as `resolve_with_config`."""
+    return resolve_with_config(repo, revision, endpoint, token, choice)[0]
+
+
+def resolve_with_config(
+    repo: str,
+    revision: str,
+    endpoint: str | None = None,
+    token: str | None = None,
+    choice: Choice = BY_RULES,
+) -> tuple[CheckpointLock, dict[str, Any] | None]:
+    """Ask the hub for what a lock has of a repository, and for the object in its config.json.
+
+    Without a token the request is anonymous, whatever login this machine has.
+    """
+    hub = endpoint or constants.ENDPOINT
+    where = f"{hub}: {repo}@{revision}"
+
+    def ask(client: WebClient) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        return _Repository(client, hub, repo, token, where).checkpoint(revision, choice)
+
+    data, config = look_up(ask, where, "Hub", "hub's", "hf_endpoint")
+    data |= {"repo": repo, "revision": revision, "shape": shape_of(config or {})}
+    return parse(CheckpointLock, data, where), config
+
+
+class _Repository:
+    """A repository on a hub, read by the API that huggingface_hub uses.
+
+    That library's own client bounds no answer.
+    """
+
+    def __init__(
+        self, client: WebClient, hub: str, repo: str, token: str | None, where: str
+    ) -> None:
+        self._client, self._hub, self._repo, self._where = client, hub, repo, where
+        self._headers = {"Authorization": f"Bearer {token}"} if token else NO_HEADERS
+
+    def checkpoint(
+        self, revision: str, choice: Choice
+    ) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """Return commit, day and files of a revision, and the object in its config.json."""
+        info = self._api(f"revision/{quote(revision, safe='')}?blobs=true")
+        if info["gated"]:
+            # The metadata of a gated repository are public, its files are not.
+            self._api("auth-check")
+        commit = str(info["sha"])
+        every = {entry["rfilename"]: _file(entry) for entry in info["siblings"]}
+        sizes = {path: int(file["size"]) for path, file in every.items()}
+
+        def shards(index: str) -> Collection[str] | None:
+            if sizes[index] > _LARGEST_INDEX:
+                return None
+            return {*map(str, (self._json(commit, index) or {})["weight_map"].values())}
+
+        found = needed(sizes, choice, shards, f"{self._repo}@{commit[:12]}")
+        files = {path: file for path, file in every.items() if path in found}
+        # The list of a commit and all before it has the commit itself first.
+        day = self._api(f"commits/{commit}")[0]["date"][:10]
+        data = {"commit": commit, "date": day, "files": files}
+        return data, self._json(commit, _CONFIG) if _CONFIG in every else None
+
+    def _api(self, path: str) -> Any:
+        return self._get(f"api/models/{self._repo}/{path}").json()
+
+    def _json(self, commit: str, path: str) -> dict[str, Any] | None:
+        """Return the object in a file; None if it holds something else."""
+        answer = self._get(f"{self._repo}/resolve/{commit}/{quote(path)}")
+        try:
+            content = answer.json()
+        except (ValueError, RecursionError) as error:
+            where = f"{self._repo}@{commit}: {path}"
+            raise unexpected(where, str(error), "JSON") from None
+        return content if isinstance(content, dict) else None
+
+    def _get(self, path: str) -> WebAnswer:
+        answer = self._client.get(f"{self._hub}/{path}", self._headers)
+        if answer.status != 200:
+            raise self._refused(answer)
+        return answer
+
+    def _refused(self, answer: WebAnswer) -> PlanError:
+        """Return the error for an answer without content; the hub hides what one may not see."""
+        message = answer.headers.get("X-Error-Message", "")
+        is_wrong = message == "Invalid credentials in Authorization header"
+        match answer.status, answer.headers.get("X-Error-Code"):
+            case _, "GatedRepo":
+                found = "a token that has no access" if self._headers else "no token"
+                found = f"a gated repository and {found}"
+                expected = "a token of an account that was granted access"
+            case _, "RevisionNotFound":
+                found, expected = "no such revision", "a branch, tag or commit of it"
+            case (_, "RepoNotFound") | (401, _) if not is_wrong:
+                found, expected = "no such repository", "another name, or a token that may see it"
+            case status, _:
+                found = f"HTTP status {status}"
+                expected = "a valid token" if status == 401 else "an answer; try again later"
+        return unexpected(self._where, found, expected)
+
+
+def _file(entry: dict[str, Any]) -> dict[str, Any]:
+    if lfs := entry.get("lfs"):
+        return {"size": lfs["size"], "sha256": lfs["sha256"]}
+    return {"size": entry["size"], "git": entry["blobId"]}
+
+
+def resolve_image(
+    reference: str, arch: str, mirrors: Mapping[str, str] = MappingProxyType({})
+) -> ImageLock:
+    """Ask a registry, or its mirror, for an image's digest, and for its size on one platform.
+
+    The digest is that of the index, if there is one: it identifies the image on every platform.
+    """
+
+    def ask(client: WebClient) -> ImageLock:
+        image = RegistryImage(reference, client, mirrored(reference, mirrors))
+        return image.lock(registry_architecture(arch))
+
+    return look_up(ask, reference, "registry", "manifest", "the image's name")

@@ -1,0 +1,159 @@
+"""The check of group data and `--data`, before any connection."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+import click
+
+from sparkwright.common import yaml
+from sparkwright.common.errors import PlanError
+from sparkwright.common.schema import nearest
+from sparkwright.declared.fleet.fleet import Fleet
+from sparkwright.declared.fleet.group_data import (
+    FOLDER,
+    GroupData,
+    file_of,
+    groups_of,
+    is_of_pyinfra,
+    read_group_data,
+    setting_problems,
+)
+from sparkwright.declared.fleet.settings import Settings, read_settings, settings_of
+from sparkwright.run.options import OPTIONS, slips
+
+
+def check_data(fleet: Fleet, *, gateway: bool, removal: bool) -> None:
+    """Refuse unknown settings, invalid values and contradictions.
+
+    Such errors would otherwise go unnoticed, or end the run after it has connected.
+
+    Raises:
+        PlanError: All of them.
+    """
+    # Outside of pyinfra, this import would patch the standard library.
+    from pyinfra_cli.util import parse_cli_arg
+
+    parameters = click.get_current_context().params
+    pairs = [pair.partition("=") for pair in parameters.get("data") or ()]
+    given = {name: parse_cli_arg(value) for name, _, value in pairs}
+    files = read_group_data(Path(FOLDER), *map(Path, parameters.get("group_data") or ()))
+    problems = [
+        *_unused(files, fleet, Path(parameters["inventory"])),
+        *_file_problems(files),
+        *_option_problems(given, fleet, removal),
+    ]
+    problems = problems or [
+        *_contradictions(fleet, gateway, files, given),
+        *_divided(fleet, files),
+    ]
+    if problems:
+        raise PlanError(*dict.fromkeys(problems))
+
+
+def _unused(files: GroupData, fleet: Fleet, inventory: Path) -> Iterator[str]:
+    """Yield the files that are for no group, of this inventory or of one beside it."""
+    folder = fleet.source.parent
+    beside = {path.stem for path in folder.glob("*") if path.suffix in (".yaml", ".py")}
+    local = {name for name, spark in fleet.sparks.items() if spark.local}
+    own = {"all", "gateway", "sparks", "inventory", *fleet.replicas, *local}
+    for name in sorted({*files} - own - beside - {"lab"} - _names(inventory)):
+        if not any(name in _replicas(path) for path in folder.glob("*.yaml")):
+            yield f"{file_of(name)}: found a file for no replica; {nearest(name, own)}"
+
+
+def _names(inventory: Path) -> set[str]:
+    """Return the names that an inventory of pyinfra's gives values: other groups of its owner."""
+    try:
+        tree = ast.parse(inventory.read_text(encoding="utf-8"))
+    except (OSError, ValueError, SyntaxError):
+        return set()
+    return {
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+
+
+def _replicas(path: Path) -> Collection[str]:
+    """Return the replicas of another inventory, which may have errors of its own."""
+    try:
+        replicas = yaml.load(path).get("replicas")
+    except PlanError:
+        return ()
+    return replicas if isinstance(replicas, dict) else ()
+
+
+def _file_problems(files: GroupData) -> Iterator[str]:
+    known = _of_pyinfra()
+    for name, values in sorted(files.items()):
+        for wrong in (each for each in values if each.startswith("ssh_") and each not in known):
+            what = f"found an unknown key; {nearest(wrong, (k for k in known if k[0] != '_'))}"
+            yield f"{file_of(name)}: {wrong}: {what}"
+    yield from setting_problems(files)
+
+
+def _of_pyinfra() -> set[str]:
+    """Return pyinfra's own names: those of its SSH, and of the arguments of each operation."""
+    from pyinfra.api.arguments import all_global_arguments
+    from pyinfra.connectors.ssh import connector_data_meta
+
+    return {*connector_data_meta, *(name for name, _ in all_global_arguments())}
+
+
+def _option_problems(given: Mapping[str, object], fleet: Fleet, removal: bool) -> Iterator[str]:
+    known = {*OPTIONS, *Settings.model_fields}
+    foreign = _of_pyinfra()
+    given = {name: value for name, value in given.items() if name not in foreign}
+    for name in given:
+        if name not in known:
+            names = foreign if is_of_pyinfra(name) else known
+            yield f"--data {name}: found a name that nothing reads; {nearest(name, names)}"
+    try:
+        read_settings({key: given[key] for key in given if key in Settings.model_fields}, "--data")
+    except PlanError as error:
+        yield from error.problems
+    options = {key: given[key] for key in given if key in OPTIONS}
+    yield from slips(options, removal=removal)
+    if given.get("fabric") == "verify" and not any(
+        len(each.sparks) > 1 for each in fleet.replicas.values()
+    ):
+        found = f"--data fabric: found verify, and no pair in {fleet.source}"
+        yield f"{found}; expected two Sparks that serve one replica together"
+
+
+def _divided(fleet: Fleet, files: GroupData) -> Iterator[str]:
+    """Yield the settings that two replicas of one Spark do not share: a Spark has one of each."""
+    for spark in fleet.sparks:
+        replicas = fleet.replicas_of(spark)
+        own = {
+            name: {
+                key: value for key, value in files.get(name, {}).items() if not is_of_pyinfra(key)
+            }
+            for name in replicas
+        }
+        for name in sorted({key for values in own.values() for key in values}):
+            if len({repr(values.get(name)) for values in own.values()}) > 1:
+                yield (
+                    f"{file_of(next(each for each in own if name in own[each]))}: {name}: found it "
+                    f"for one of the replicas {' and '.join(replicas)}, which share {spark}; "
+                    f"expected the same value in {' and '.join(map(file_of, replicas))}, or in "
+                    f"{file_of('sparks')}: what a Spark has, both of its replicas have"
+                )
+
+
+def _contradictions(
+    fleet: Fleet, gateway: bool, files: GroupData, given: Mapping[str, object]
+) -> Iterator[str]:
+    """Yield what the settings of a host contradict, each with the file that decides."""
+    for spark in [None] if gateway else fleet.sparks:
+        layers = [(file_of(name), files.get(name, {})) for name in groups_of(fleet, spark)]
+        layers.append(("--data", given))
+        values = {name: value for _, layer in layers for name, value in layer.items()}
+        origins = {name: source for source, layer in layers for name in layer}
+        try:
+            settings_of(values, origins.__getitem__)
+        except PlanError as error:
+            yield from error.problems

@@ -1,0 +1,205 @@
+"""pyinfra's hosts and groups from a YAML file such as ``inventory/sparks.yaml``."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from pyinfra import config, state
+from pyinfra.api.state import MAX_PARALLEL
+
+from sparkwright.common.errors import PlanError
+from sparkwright.common.paths import inventory_file
+from sparkwright.common.terminal import wrapped
+from sparkwright.common.yaml import lines_of
+from sparkwright.declared.fleet.check import unsupported
+from sparkwright.declared.fleet.file import load_fleet
+from sparkwright.declared.fleet.fleet import Fleet, needed
+from sparkwright.declared.fleet.keys_command import keys_said
+from sparkwright.declared.recipe.loader import load_recipe, recipe_names
+from sparkwright.run.ending import watch_end
+from sparkwright.run.failures import expect_failures, expect_silence
+from sparkwright.run.inventory.data import check_data
+from sparkwright.run.inventory.logins import check_logins
+from sparkwright.run.inventory.selection import Host, choose_replicas, selected
+from sparkwright.run.screen import keep_screen_plain
+from sparkwright.run.spark import fleet_of
+
+# The deploys for the gateway's host.
+GATEWAY = ("deploys/gateway.py", "sparkwright.door.gateway.deploy.apply")
+# The deploys that report on a fleet: a host that does not answer does not end their run.
+LOOKS = {
+    "sparkwright.insight.status.deploy": (
+        "deploys/status.py",
+        "sparkwright.insight.status.deploy.apply",
+    ),
+    "sparkwright.insight.drift.deploy": (
+        "deploys/drift.py",
+        "sparkwright.insight.drift.deploy.apply",
+    ),
+}
+REMOVAL = ("deploys/remove.py", "sparkwright.upkeep.cleanup.deploy.remove")
+# The deploys that give doors their keys, or compare them.
+KEYED = ("deploys/spark.py", "sparkwright.deploy.prepare", "deploys/gateway.py", "deploys/drift.py")
+
+
+def load(path: Path, gateway: bool = False) -> dict[str, list[Host]]:
+    """Make pyinfra's groups of an inventory file: ``sparks``, and one for each replica.
+
+    Each host carries as data ``spark``, ``hardware``, ``fleet`` (path of the file), its
+    ``ssh_*`` keys, and what it serves: ``replica``, ``recipe``,
+    ``ranks`` (the Sparks of the replica, the head first), ``rank``, ``port``,
+    ``api_key``, all None on an idle Spark. A Spark that is in two replicas has all of the first,
+    and both names as ``replicas``.
+
+    With `gateway`, there is the group ``gateway`` alone, of its host: this one is in no run for
+    Sparks, so that neither fails because the other is off.
+
+    Raises:
+        PlanError: There is no such file, or all its problems.
+    """
+    fleet = load_fleet(path, recipe_names())
+    recipes = {name: load_recipe(name) for name in fleet.recipes}
+    with lines_of(path):
+        if problems := unsupported(fleet, recipes):
+            raise PlanError(*problems)
+    if gateway:
+        return _gateway(fleet)
+    hosts = {name: _host(fleet, name) for name in fleet.sparks}
+    groups = {"sparks": list(hosts.values())}
+    groups |= {
+        name: [hosts[spark] for spark in replica.sparks] for name, replica in fleet.replicas.items()
+    }
+    # pyinfra calls its own machine @local: a group makes the Spark's name valid for --limit.
+    groups |= {name: [hosts[name]] for name, spark in fleet.sparks.items() if spark.local}
+    return groups
+
+
+def for_pyinfra(root: Path, path: Path | None = None) -> dict[str, list[Host]]:
+    """Load an inventory file for pyinfra; problems end the run before a host is touched.
+
+    pyinfra has to be started in the project, `root`. Outside of pyinfra, where Python alone runs
+    the file of an inventory, there is no run to check.
+
+    Raises:
+        SystemExit: With the problems, which Python prints to stderr, and exit status 1.
+    """
+    is_chosen, path = path is None, path or inventory_file()
+    try:
+        if Path.cwd() != root:
+            raise PlanError(f"found the folder {Path.cwd()}; expected the project root: cd {root}")
+        if click.get_current_context(silent=True) is None:
+            return load(path)
+        watch_end()
+        # At its end Python looks for garbage in all that pyinfra has imported: 0.15 s for nothing.
+        atexit.register(gc.freeze)
+        groups = load(path, gateway=_runs(GATEWAY))
+        if is_chosen and path.stem != "sparks":
+            # So group_data/staging.py is for inventory/staging.yaml, whatever reads it.
+            groups.setdefault(path.stem, next(iter(groups.values())))
+        _prepare_run(path, groups)
+    except PlanError as error:
+        raise SystemExit(f"\n{wrapped(str(error), sys.stderr)}") from None
+    return groups
+
+
+def _prepare_run(path: Path, groups: dict[str, list[Host]]) -> None:
+    """Check the command line against the inventory, and set how the run ends and looks.
+
+    Raises:
+        PlanError: All problems of one kind.
+    """
+    # The first group has all hosts.
+    hosts = next(iter(groups.values()))
+    keep_screen_plain(next((data["spark"] for name, data in hosts if name == "@local"), None))
+    if not config.PARALLEL:
+        # A pair does each step on both Sparks at once. pyinfra's default is by the cores of this
+        # machine, which mostly waits.
+        config.PARALLEL = min(len(hosts), MAX_PARALLEL)
+    look = next((module for module, deploys in LOOKS.items() if _runs(deploys)), None)
+    if look:
+        expect_silence(state, hosts, look)
+    else:
+        expect_failures(state)
+    for option in ("no_wait", "serial"):
+        if _parameter(option):
+            raise PlanError(
+                f"found --{option.replace('_', '-')}; expected it left out: where a step fails on "
+                "one Spark, no other may go on. --limit NAME takes one Spark or replica"
+            )
+    fleet = fleet_of(path)
+    check_data(fleet, gateway=_runs(GATEWAY), removal=_runs(REMOVAL))
+    limit = _parameter("limit") or ()
+    chosen = selected(groups, limit, _parameter("exclude") or ())
+    choose_replicas(groups, limit)
+    if _parameter("operations") != ("debug-inventory",):
+        check_logins(path, chosen, _parameter("ssh_key"))
+    keyed = any(each.api_key is None for each in fleet.replicas.values())
+    if _runs(KEYED) and fleet.keys_command and keyed:
+        # It may ask a person for a passphrase: it runs while nothing else is printed.
+        keys_said(fleet)
+
+
+def groups_of_python(path: Path) -> dict[str, list[Host]]:
+    """Return the groups of Sparks that an inventory of pyinfra's makes by `for_pyinfra`."""
+    return {
+        name: value
+        for name, value in runpy.run_path(str(path)).items()
+        if isinstance(value, list) and value and all(map(_is_spark, value))
+    }
+
+
+def _is_spark(host: object) -> bool:
+    return isinstance(host, tuple) and len(host) == 2 and "spark" in host[1]
+
+
+def _host(fleet: Fleet, name: str) -> Host:
+    spark, replicas = fleet.sparks[name], fleet.replicas_of(name)
+    replica_name = replicas[0] if replicas else None
+    replica = fleet.replicas[replica_name] if replica_name else None
+    return "@local" if spark.local else name, {
+        **spark.connection,
+        "spark": name,
+        "hardware": spark.hardware,
+        "fleet": str(fleet.source),
+        "replica": replica_name,
+        "recipe": replica and replica.recipe,
+        "ranks": replica and replica.sparks,
+        "rank": replica and replica.sparks.index(name),
+        "port": replica and replica.port,
+        "api_key": replica and replica.api_key,
+        **({"replicas": replicas} if len(replicas) > 1 else {}),
+    }
+
+
+def _gateway(fleet: Fleet) -> dict[str, list[Host]]:
+    gateway = needed(fleet)
+    place = fleet.sparks[gateway.spark] if gateway.spark else gateway
+    name = gateway.spark or "gateway"
+    data = {
+        **place.connection,
+        "spark": gateway.spark,
+        "fleet": str(fleet.source),
+    }
+    hosts = [("@local" if place.local else name, data)]
+    groups = {"gateway": hosts}
+    if gateway.spark:
+        groups["sparks"] = hosts
+    if gateway.spark and place.local:
+        groups[name] = hosts
+    return groups
+
+
+def _runs(deploys: tuple[str, ...]) -> bool:
+    """Tell whether pyinfra runs one of these deploys."""
+    return any(operation.endswith(deploys) for operation in _parameter("operations") or ())
+
+
+def _parameter(name: str) -> Any:
+    """Return a parameter of pyinfra's command line; None if it was not given."""
+    return click.get_current_context().params.get(name)

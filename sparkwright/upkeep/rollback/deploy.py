@@ -1,0 +1,84 @@
+"""A rollback: the previous release serves again, or another one that is on the Spark."""
+
+from collections.abc import Generator
+
+from pyinfra import host
+from pyinfra.api import Host, deploy, operation
+from pyinfra.api.command import PyinfraCommand
+from pyinfra.api.exceptions import PyinfraError
+
+from sparkwright.common.command_line import next_line
+from sparkwright.common.operations import failing, notice, spark_name
+from sparkwright.engine.deploy import programs, settings
+from sparkwright.engine.operations.release import programs_and_release
+from sparkwright.engine.operations.serve import serve_again
+from sparkwright.run.lease import hold_lease
+from sparkwright.run.session import start_session
+from sparkwright.run.target import Target, seats
+from sparkwright.upkeep.rollback.history import ReleaseHistory, obstacle
+
+
+@deploy("Rollback")
+def apply() -> None:
+    """Serve the release before the present one; an idle Spark stays idle.
+
+    Raises:
+        PyinfraError: the Spark serves two replicas, and none of them was named.
+    """
+    own, *others = seats()
+    if not own.recipe_name:
+        return
+    if others:
+        names = [str(each.replica) for each in (own, *others)]
+        raise PyinfraError(
+            f"{own.spark} serves {' and '.join(names)}: found no replica to roll back; expected "
+            f"one of them: --limit {names[0]}, or --limit {names[1]}. Nothing was changed."
+        )
+    way_back(name="A way back", root=own.place, peer=own.peer)
+    programs_and_release(name="Programs of the switch", root=own.root, entries=programs(own.root))
+    rollback(name="Serve the release before", own=own)
+
+
+@deploy("Rollback")
+def to(release: str) -> None:
+    """Serve a release that the chosen replica has served, for a rollout that goes back."""
+    start_session()
+    hold_lease()
+    for own in seats():
+        rollback(name="Serve a release again", own=own, release=release)
+
+
+@operation()
+def way_back(root: str, peer: Host | None) -> Generator[PyinfraCommand]:
+    """Fail where there is nothing to go back to, before anything is placed for it."""
+    own = host.get_fact(ReleaseHistory, root=root)
+    peers = peer.get_fact(ReleaseHistory, root=root) if peer else None
+    if why := obstacle(spark_name(host), own, spark_name(peer) if peer else "", peers):
+        yield failing(why)
+    else:
+        host.noop("there is one")
+
+
+@operation()
+def rollback(own: Target, release: str | None = None) -> Generator[PyinfraCommand]:
+    """Serve a release with its files on the Spark: by default the one before the present one.
+
+    A switch under way is reverted. Image and weights are checked before anything is changed; if
+    the release does not come to serve, the present one goes on.
+    """
+    history = host.get_fact(ReleaseHistory, root=own.place)
+    before = release or history.before
+    if before is None:
+        yield failing(f"There is nothing to go back to on {own.spark}.")
+        return
+    stays = (
+        ""
+        if before.rpartition("-")[0] == own.recipe_name
+        else (
+            f". The inventory asks for {own.recipe_name}, which {next_line('apply')} serves: "
+            "change `recipe:` there to stay"
+        )
+    )
+    notice(f"It goes back to {before}{stays}")
+    replica, asked = own.replica or own.spark, settings(None, own)
+    yield from serve_again(own.place, replica, before, asked, own.peer, history.current)

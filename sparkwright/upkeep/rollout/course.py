@@ -1,0 +1,149 @@
+"""The course of a rollout: one replica after the other, a soak after each wave, and the way back.
+
+Each step is a run of its own. What serves is read before and after it, and decides what comes next.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sparkwright.upkeep.rollout.plan import ReplicaRecord, Result, Serving
+from sparkwright.upkeep.rollout.runs import Runs
+
+# Seconds between two looks at what serves while a wave soaks.
+SOAK_POLL = 30
+
+
+@dataclass
+class Rollout:
+    """One rollout, whose plan is made.
+
+    Attributes:
+        soak: seconds for which each wave must serve.
+        keep: takes a line for people, or "", after each change of a record.
+        stopped: why it ended early; "" unless it did.
+    """
+
+    records: Mapping[str, ReplicaRecord]
+    waves: Sequence[Sequence[str]]
+    runs: Runs
+    soak: float
+    minimum_speed: float | None
+    keep: Callable[[str], None]
+    stopped: str = ""
+    _since: dict[str, tuple[int | None, ...]] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Switch all waves; after the first failure take back the wave that has not soaked."""
+        for record in self.records.values():
+            if record.reason:
+                self._stop(record, record.result, record.reason)
+        switched: list[ReplicaRecord] = []
+        for wave in self.waves if not self.stopped else ():
+            switched = []
+            for record in (self.records[name] for name in wave):
+                self._switch(record)
+                if record.result is Result.SWITCHED:
+                    switched.append(record)
+                if self.stopped:
+                    break
+            if switched and not self.stopped:
+                self._soak(switched)
+            if self.stopped:
+                break
+        else:
+            switched = []
+            if not self.stopped:
+                self._look()
+        if self.stopped:
+            self._take_back(switched)
+
+    def _switch(self, record: ReplicaRecord) -> None:
+        """Switch one replica, unless something has changed since the plan was made."""
+        now = self._look()[record.replica]
+        if self.stopped:
+            return
+        if now.release == record.release and not now.switching:
+            record.result = Result.ALREADY
+            return
+        if now.release not in (record.previous, None) and not now.switching:
+            reason = (
+                f"found {now.release}, set by somebody else; expected {record.previous} as when "
+                f"the rollout began, or {record.release}"
+            )
+            return self._stop(record, Result.REFUSED, reason)
+        record.result = Result.SWITCHING
+        where = f"wave {record.wave} of {len(self.waves)}: replica {record.replica}"
+        self.keep(f"{where} switches to {record.release}")
+        problem = self.runs.switch([record]).get(record.replica)
+        now = self.runs.look()[record.replica]
+        if now.problem or now.switching:
+            self._stop(record, Result.LOST, problem or now.problem)
+        elif problem and now.release not in (None, record.release):
+            self._stop(record, Result.FAILED, problem)
+        elif problem or now.release != record.release:
+            self._stop(record, Result.DOWN, problem or "it served for a moment only")
+            # It may be in force on one Spark of a pair, or serve without giving an answer.
+            if (now.release or len(record.sparks) > 1) and not self.runs.go_back(record):
+                record.result = Result.FAILED
+        else:
+            record.in_service, self._since[record.replica] = True, now.since
+            record.result = Result.SWITCHED
+        self.keep("")
+
+    def _soak(self, wave: Sequence[ReplicaRecord]) -> None:
+        """Check that each engine of a wave lasts for the soak time, and then answers."""
+        self.keep(f"{', '.join(each.replica for each in wave)}: must serve for {self.soak:g} s")
+        began = time.monotonic()
+        self._check_life(wave, began)
+        while not self.stopped and (left := began + self.soak - time.monotonic()) > 0:
+            time.sleep(min(SOAK_POLL, left))
+            self._check_life(wave, began)
+        if self.stopped:
+            return
+        problems = self.runs.switch(wave, self.minimum_speed)
+        for record in wave:
+            if problem := problems.get(record.replica):
+                self._stop(record, Result.STUCK, problem)
+        self._check_life(wave, began)
+
+    def _check_life(self, wave: Sequence[ReplicaRecord], began: float) -> None:
+        """Stop where an engine of a wave is no longer the one that was started."""
+        now = self.runs.look()
+        for record in (each for each in wave if each.result is Result.SWITCHED):
+            seen, seconds = now[record.replica], time.monotonic() - began
+            if (seen.release, seen.since) != (record.release, self._since[record.replica]):
+                ended = f"vllm@{record.release} failed its soak: it ended within {seconds:.0f} s"
+                self._stop(record, Result.STUCK, seen.problem or ended)
+
+    def _look(self) -> Mapping[str, Serving]:
+        """Return what serves; stop where a replica no longer does."""
+        now = self.runs.look()
+        for name, record in self.records.items():
+            if now[name].problem:
+                self._stop(record, Result.LOST, now[name].problem)
+            elif record.in_service and now[name].release is None:
+                result = Result.STUCK if record.result is Result.SWITCHED else Result.REFUSED
+                self._stop(record, result, "it served when the rollout began, and does no more")
+        return now
+
+    def _take_back(self, switched: Sequence[ReplicaRecord]) -> None:
+        """Have a wave serve what it served before, the last replica first."""
+        stuck = [each for each in self.records.values() if each.result is Result.STUCK]
+        for record in [*(each for each in stuck if each not in switched), *reversed(switched)]:
+            is_cause, reason = record in stuck, record.reason or self.stopped
+            self.keep(f"replica {record.replica} goes back to {record.previous or 'nothing'}")
+            record.reason = reason
+            if problem := self.runs.go_back(record):
+                record.result = Result.STUCK
+                record.reason = f"{reason}; the way back failed: {problem}"
+            else:
+                record.result = Result.FAILED if is_cause else Result.BACK
+            self.keep("")
+
+    def _stop(self, record: ReplicaRecord, result: Result, reason: str) -> None:
+        record.result, record.reason = result, reason
+        self.stopped = self.stopped or f"replica {record.replica}: {reason}"
+        self.keep("")

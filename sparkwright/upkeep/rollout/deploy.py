@@ -1,0 +1,102 @@
+"""The deploys of a rollout's runs; each writes its results to a file, a line for each Spark."""
+
+import json
+import shlex
+from collections.abc import Generator
+from pathlib import Path
+
+from pyinfra import host
+from pyinfra.api import StringCommand, deploy, operation
+from pyinfra.api.command import PyinfraCommand
+
+from sparkwright.common.operations import failing, run_now
+from sparkwright.engine.deploy import settings
+from sparkwright.engine.facts import FreeMemory
+from sparkwright.engine.operations.serve import serving
+from sparkwright.engine.switch import Outcome, is_beside
+from sparkwright.plan.release.release import Release
+from sparkwright.run.lease import hold_lease
+from sparkwright.run.session import start_session
+from sparkwright.run.target import Target, seats
+
+
+@deploy("Rollout")
+def intend(answers: str) -> None:
+    """Write down what each replica should serve.
+
+    Args:
+        answers: path of a file.
+    """
+    for own in seats():
+        if served := own.release:
+            intended(name="What it should serve", release=served, own=own, answers=answers)
+
+
+@deploy("Rollout")
+def switch(answers: str, minimum_speed: float | None = None) -> None:
+    """Have the chosen replicas serve their releases, which are on their Sparks.
+
+    Args:
+        minimum_speed: in tokens a second; None for no measurement.
+    """
+    start_session()
+    hold_lease()
+    for own in seats():
+        if served := own.release:
+            switched(
+                name="Serve the release",
+                release=served,
+                own=own,
+                answers=answers,
+                minimum_speed=minimum_speed,
+            )
+
+
+@operation()
+def intended(release: Release, own: Target, answers: str) -> Generator[PyinfraCommand]:
+    """Write down the release, its model names, and whether its engine fits beside what runs."""
+    asked, memory = settings(release, own), host.get_fact(FreeMemory)
+    fits = not asked.others and is_beside(asked, memory)
+    _write_answer(answers, own, release=release.id, models=[*release.recipe.models], fits=fits)
+    host.noop(f"it should serve {release.id}")
+    yield from ()
+
+
+@operation()
+def switched(
+    release: Release, own: Target, answers: str, minimum_speed: float | None
+) -> Generator[PyinfraCommand]:
+    """Serve the release, and measure it where that is asked for; write down the result."""
+    outcome, speed = Outcome(), None
+    try:
+        yield from serving._inner(release, settings(release, own), own.peer, outcome)
+        # What makes no tokens has no speed in tokens.
+        if minimum_speed and outcome.served and own.is_head and release.recipe.answers == "chat":
+            command = speed_command(release.place, release.id, release.recipe.served_names[0])
+            _, said = run_now(host, StringCommand(command))
+            try:
+                speed = float(said.output)
+            except ValueError:
+                outcome.reason = said.output or "no speed could be measured"
+            if speed is not None and speed < minimum_speed:
+                found = f"found {speed} tokens a second in one stream"
+                outcome.reason = f"{found}; expected at least {minimum_speed:.15g}"
+            if outcome.reason:
+                yield failing(f"vllm@{release.id}: {outcome.reason}")
+    finally:
+        # A failed command ends the operation above.
+        reason = outcome.reason or ("" if outcome.served else "it was not done")
+        figures = {"seconds": outcome.seconds, "gap": outcome.gap, "beside": outcome.beside}
+        _write_answer(answers, own, reason=reason, speed=speed, **figures)
+
+
+def speed_command(root: str, release: str, model: str) -> str:
+    """Return the shell command that prints the speed of one stream, or why there is none."""
+    return shlex.join(
+        ["python3", "-B", f"{root}/bin/sparkwright-host", "speed", root, release, model]
+    )
+
+
+def _write_answer(answers: str, own: Target, **values: object) -> None:
+    with Path(answers).open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"replica": own.replica, "rank": own.rank, **values}) + "\n")

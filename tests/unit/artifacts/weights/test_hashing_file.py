@@ -1,0 +1,106 @@
+"""A file that grows on the disk: what it keeps, where it writes, and what it does at once."""
+
+import errno
+import mmap
+import os
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from host.artifacts.weights import hashing_file
+from host.artifacts.weights.hashing_file import ALIGNED, File, ResumableFile
+
+CONTENT = bytes(range(256)) * 40
+WHOLE = File("model.safetensors", len(CONTENT), sha256(CONTENT).hexdigest())
+
+
+def test_a_partial_file_that_is_too_long_begins_again(tmp_path: Path):
+    """Of another commit, say: it is cut, so that what follows can be right."""
+    partial = tmp_path / "partial"
+    partial.write_bytes(bytes(WHOLE.size + ALIGNED))
+    source = memoryview(CONTENT)
+
+    def read(part: memoryview) -> int:
+        nonlocal source
+        count = min(len(part), len(source), 1000)
+        part[:count] = source[:count]
+        source = source[count:]
+        return count
+
+    with ResumableFile(partial, WHOLE) as growing:
+        assert growing.position == 0
+        growing.append(read)
+        assert growing.digest == WHOLE.digest
+    assert partial.read_bytes() == CONTENT
+
+
+def blocks_of(content: bytes, breaks_at: int = -1) -> Callable[[memoryview], int]:
+    """Read content as a connection does, which breaks once where it is told."""
+    position = 0
+
+    def read(part: memoryview) -> int:
+        nonlocal position, breaks_at
+        if position == breaks_at:
+            breaks_at = -1
+            raise ConnectionResetError
+        stop = min(position + len(part), breaks_at if breaks_at > position else len(content))
+        part[: stop - position] = content[position:stop]
+        count, position = stop - position, stop
+        return count
+
+    return read
+
+
+def test_what_came_before_a_break_is_kept_and_hashed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(hashing_file, "BLOCK", ALIGNED)
+    with ResumableFile(tmp_path / "partial", WHOLE) as growing:
+        with pytest.raises(ConnectionResetError):
+            growing.append(blocks_of(CONTENT, breaks_at=2 * ALIGNED + 100))
+        assert growing.position == 2 * ALIGNED
+        growing.append(blocks_of(CONTENT[2 * ALIGNED :]))
+        assert growing.digest == WHOLE.digest
+    assert (tmp_path / "partial").read_bytes() == CONTENT
+
+
+def test_a_full_disk_is_not_lost_behind_a_broken_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def fails(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", fails)
+    monkeypatch.setattr(hashing_file, "BLOCK", ALIGNED)
+    with (
+        ResumableFile(tmp_path / "partial", WHOLE) as growing,
+        pytest.raises(OSError, match="No space left"),
+    ):
+        growing.append(blocks_of(CONTENT, breaks_at=ALIGNED))
+
+
+def is_in_memory(file: Path) -> bool:
+    """Whether a file can be read without a disk."""
+    with file.open("rb", buffering=0) as content:
+        try:
+            return os.preadv(content.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT) == 1
+        except BlockingIOError:
+            return False
+
+
+def test_what_is_written_leaves_the_memory_to_others(tmp_path: Path):
+    """On a Spark it is the GPU's, and vLLM counts files in it as used."""
+    block = memoryview(mmap.mmap(-1, ALIGNED))
+    probe = os.open(tmp_path / "probe", os.O_WRONLY | os.O_CREAT | os.O_DIRECT)
+    os.write(probe, block)
+    os.close(probe)
+    if is_in_memory(tmp_path / "probe"):
+        pytest.skip("this file system keeps all in memory")
+    content = bytes(16 * ALIGNED)
+    whole = File("model.safetensors", len(content), sha256(content).hexdigest())
+    with ResumableFile(tmp_path / "partial", whole) as growing:
+        growing.append(len)
+        assert growing.complete
+    assert not is_in_memory(tmp_path / "partial")

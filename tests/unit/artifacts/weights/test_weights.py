@@ -1,0 +1,158 @@
+"""The weights operation and the share's units; what the units do: tests/component/fetch."""
+
+import json
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkwright.artifacts.weights.deploy import share_units
+from sparkwright.artifacts.weights.operations import weights
+from sparkwright.artifacts.weights.weights import manifest_text, parse_folders
+from sparkwright.declared.fleet.fabric_plan import fabric_plan
+from sparkwright.plan.release.lock import CheckpointLock, LockedFile, places
+from tests.unit.driven import Driven, fake_host
+
+LOCKED = CheckpointLock(
+    repo="lab/tiny",
+    revision="main",
+    commit="c" * 40,
+    files={
+        "model.safetensors": LockedFile(size=10, sha256="a" * 64),
+        "config.json": LockedFile(size=3, git="b" * 40),
+    },
+)
+ENDPOINT = "http://hub.invalid"
+ARGUMENTS = {"root": "/r", "endpoint": ENDPOINT, "checkpoints": {"model": LOCKED}}
+
+RECORD = {
+    "model.safetensors": {"size": 10, "mtime_ns": 7 * 10**9, "inode": 1, "hash": "a" * 64},
+    "config.json": {"size": 3, "mtime_ns": 8 * 10**9 + 5, "inode": 2, "hash": "b" * 40},
+}
+FILES = [
+    "file\t10\t7.0000000000\t1\tmodel.safetensors",
+    "file\t3\t8.0000000050\t2\tconfig.json",
+    "file\t9\t8.0000000050\t3\t.gitattributes",
+]
+
+
+def answers(
+    *, manifest: str, files: list[str], active: str = "inactive", job: str = ""
+) -> dict[str, object]:
+    return {
+        "folder\\t": [
+            "folder\tmodel",
+            f"manifest\t{manifest}  -",
+            f"record\t{json.dumps({'files': RECORD})}",
+            *files,
+        ],
+        "ActiveState": f"weights@model\t{active}\t{job}",
+    }
+
+
+def manifest(*places: Any, **share: str) -> str:
+    return sha256(manifest_text(LOCKED, *places, **share).encode()).hexdigest()
+
+
+RIGHT = manifest(ENDPOINT)
+SHARE = "http://192.168.100.11:29502"
+COPIED = manifest(share=f"{SHARE}/weights/model")
+COPY = {"root": "/r", "share": SHARE, "checkpoints": {"model": LOCKED}, "verify": False}
+FETCH = {**ARGUMENTS, "verify": False}
+ELSEWHERE = ("/home/it/hub", "/mnt/nas")
+
+
+def units(driven: Driven) -> list[str]:
+    return [script for script in driven.scripts() if "systemctl st" in script]
+
+
+@pytest.mark.parametrize(
+    ("printed", "nanoseconds"),
+    [
+        ("1700000000.1234567890", 1_700_000_000_123_456_789),
+        ("1700000000.5", 1_700_000_000_500_000_000),
+        ("1700000000", 1_700_000_000_000_000_000),
+    ],
+)
+def test_the_time_of_a_change_is_exact(printed: str, nanoseconds: int) -> None:
+    folder = parse_folders(["folder\tmodel", f"file\t1\t{printed}\t7\tconfig.json"])["model"]
+    assert folder.files["config.json"].mtime_ns == nanoseconds
+
+
+def test_the_manifest_names_where_files_may_be() -> None:
+    folders = {"/home/it/hub/models--lab--tiny/blobs", "/mnt/nas/lab/tiny"}
+    assert folders < {*places("lab/tiny", "model", ELSEWHERE)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "known"),
+    [
+        (FETCH, RIGHT),
+        (COPY, COPIED),
+        (
+            {**FETCH, "elsewhere": ELSEWHERE},
+            manifest(ENDPOINT, places("lab/tiny", "model", ELSEWHERE)),
+        ),
+    ],
+    ids=["of the hub", "of the head", "of an owner"],
+)
+def test_a_folder_as_it_was_verified_costs_one_command(
+    arguments: dict[str, Any], known: str
+) -> None:
+    spark = fake_host(answers(manifest=known, files=FILES))
+    assert not spark.run(weights, **arguments).did_change()
+    assert len(spark.commands) == 1
+    # A new manifest alone starts nothing.
+    spark = fake_host(answers(manifest="0" * 64, files=FILES))
+    assert spark.run(weights, **arguments).did_change()
+    assert units(spark) == ["systemctl stop weights@model.service"]
+    assert not fake_host().run(weights, **{**arguments, "checkpoints": {}}).did_change()
+
+
+@pytest.mark.parametrize(("arguments", "known"), [(FETCH, RIGHT), (COPY, COPIED)])
+@pytest.mark.parametrize(
+    "files",
+    [
+        FILES[1:],
+        ["file\t9\t7.0000000000\t1\tmodel.safetensors", *FILES[1:]],
+        ["file\t10\t7.0000000010\t1\tmodel.safetensors", *FILES[1:]],
+        ["file\t10\t7.0000000000\t4\tmodel.safetensors", *FILES[1:]],
+        [*FILES, "file\t1\t7.0000000000\t9\told.safetensors"],
+    ],
+    ids=["missing", "shortened", "touched", "replaced", "one too many"],
+)
+def test_what_differs_is_fetched_by_the_unit(
+    arguments: dict[str, Any], known: str, files: list[str]
+) -> None:
+    failed = json.dumps({"phase": "failed", "done": 0, "total": 0, "message": "The hub is gone."})
+    for job, said in (
+        (failed, "model: The hub is gone."),
+        ("", "weights@model.service ended before its work was done"),
+    ):
+        spark = fake_host(answers(manifest=known, files=files, active="failed", job=job))
+        assert spark.predicts_change(weights, **arguments)
+        assert not units(spark)
+        assert spark.run(weights, **arguments).did_error()
+        assert units(spark) == ["systemctl daemon-reload && systemctl start weights@model.service"]
+        assert said in spark.scripts()[-1]
+
+
+def test_a_copied_manifest_names_no_hub() -> None:
+    manifest = json.loads(manifest_text(LOCKED, share=f"{SHARE}/weights/model"))
+    assert manifest.keys() == {"source", "files"}
+    assert manifest["files"] == json.loads(manifest_text(LOCKED, ENDPOINT))["files"]
+
+
+SUBNETS = ("192.168.100.0/24", "192.168.101.0/24")
+
+
+def test_it_listens_on_the_fabric_and_knows_the_worker() -> None:
+    plan = fabric_plan("a", ["a", "b"], SUBNETS, mtu=9000, bandwidth_minimum=80)
+    texts = {Path(file.path).name: file.text for file in share_units("/r", plan)}
+    assert "ListenStream=192.168.100.11:29502\nFreeBind=yes" in texts[
+        "fabric-share.socket"
+    ].replace("# The fabric may come up later than this.\n", "")
+    service = texts["fabric-share.service"]
+    assert "/r/bin/sparkwright-host serve-files /r 192.168.100.12 192.168.101.12\n" in service
+    assert "InaccessiblePaths=/r/secrets " in service

@@ -1,0 +1,234 @@
+"""The inventory file: what it may say, and what is said about the rest."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sparkwright.common.errors import PlanError
+from sparkwright.declared.fleet.check import unsupported
+from sparkwright.declared.fleet.file import load_fleet
+from sparkwright.declared.fleet.fleet import Fleet
+from sparkwright.declared.recipe.loader import load_recipe, recipe_names
+from tests.unit.unplaced import unplaced
+
+RECIPES = ["chatty", "big"]
+EXAMPLES = Path(__file__).parents[4] / "inventory" / "examples"
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "sparks.yaml"
+    path.write_text(text)
+    return path
+
+
+def problems(tmp_path: Path, text: str) -> list[str]:
+    path = written(tmp_path, text)
+    with pytest.raises(PlanError) as caught:
+        load_fleet(path, RECIPES)
+    return unplaced(caught.value.problems, path)
+
+
+GOOD = """\
+sparks:
+  a: {ssh_hostname: 192.0.2.1, ssh_user: nvidia}
+  b: {ssh_hostname: 192.0.2.2, ssh_port: 2222, ssh_key: ~/.ssh/k}
+  c: {local: true, hardware: lab}
+  idle: {}
+replicas:
+  two: {recipe: big, sparks: [b, a], port: 8001, api_key: none}
+  one: {recipe: chatty, sparks: [c]}
+"""
+
+
+def test_every_spark_knows_its_replicas_and_its_connection(tmp_path: Path) -> None:
+    def read(text: str) -> Fleet:
+        return load_fleet(written(tmp_path, text), RECIPES)
+
+    fleet = read(GOOD)
+    names = ("b", "a", "c", "idle")
+    assert [fleet.replicas_of(name) for name in names] == [["two"], ["two"], ["one"], []]
+    assert fleet.recipes == ["big", "chatty"]
+    # A connection holds only what was set.
+    own = {"ssh_hostname": "192.0.2.1", "ssh_user": "nvidia"}
+    assert fleet.sparks["a"].connection == own
+    assert fleet.sparks["idle"].connection == {}
+    assert read("sparks: {a: {}}\n").replicas_of("a") == []
+    two = read(
+        "sparks: {a: {}, b: {}}\nreplicas:\n"
+        "  chat: {recipe: big, sparks: [a]}\n"
+        "  alone: {recipe: big, sparks: [b], port: 19500}\n"
+        "  embed: {recipe: chatty, sparks: [a], port: 8001}\n"
+    )
+    assert (two.replicas_of("a"), two.replicas_of("b")) == (["chat", "embed"], ["alone"])
+    # This machine needs no port for SSH.
+    here = "sparks: {a: {local: true}}\nreplicas: {x: {recipe: big, sparks: [a], port: 22}}\n"
+    assert read(here).replicas_of("a")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "sparks: found nothing; expected at least one Spark"),
+        ("sparks: {}\n", "sparks: found {}; expected at least one Spark"),
+        ("sparks:\n", "sparks: found nothing; expected at least one Spark"),
+        ("sparks: [a]\n", 'sparks: found ["a"]; expected at least one Spark'),
+        ("sparks: {a: {}}\nreplica: {}\n", "did you mean 'replicas'?"),
+        ("sparks: {a: {ssh_hostnam: x}}\n", "did you mean 'ssh_hostname'?"),
+        ("sparks: {a: {ssh_port: 65536}}\n", "sparks.a.ssh_port: found 65536; expected a TCP port"),
+        ("sparks: {a: {ssh_port: '22'}}\n", 'found "22"; expected a TCP port from 1 to 65535'),
+        ("sparks: {a: {ssh_hostname: ''}}\n", 'found ""; expected an address or host name'),
+        ("sparks: {a: {ssh_user: 7}}\n", "sparks.a.ssh_user: found 7; expected the name of a user"),
+        ("sparks: {a: {hardware: gb1}}\n", "a.hardware: found gb1; did you mean 'gb10'? Expected"),
+        ("sparks: {a: {local: maybe}}\n", 'found "maybe"; expected true for the machine that runs'),
+        (
+            "sparks: {a: {local: true, ssh_user: x}}\n",
+            "found local: true and ssh_user; expected on",
+        ),
+        ("sparks: {a: {local: true}, b: {local: true}}\n", "sparks.b: found the address of a;"),
+        ("sparks: {a: {ssh_hostname: h}, b: {ssh_hostname: h}}\n", "found the address of a;"),
+        ("sparks: {a: {}, b: {ssh_hostname: a}}\n", "sparks.b: found the address of a;"),
+        ("sparks: {Spark A: {}}\n", "sparks.Spark A: found"),
+        ("sparks: {7: {}}\n", "sparks.7: found 7; expected a name of a-z"),
+        ("sparks:\n  a: {}\n  a: {}\n", "a: found twice; expected once"),
+        ("gateway: {spark: a}\nsparks: {a: {}}\ngateway: {spark: a}\n", "gateway: found twice"),
+        ("sparks: {a: {ssh_port: 20:22}}\n", 'sparks.a.ssh_port: found "20:22"; expected a TCP'),
+        ("sparks: {a: {ssh_port: 2_2}}\n", 'sparks.a.ssh_port: found "2_2"; expected a TCP port'),
+        ("sparks: {a: {ssh_port: '22'}}\n", "from 1 to 65535 (as a number: without quotes)"),
+        ("sparks: {a: {ssh_port: 1e3}}\n", "sparks.a.ssh_port: found 1000.0; expected a TCP port"),
+        ("sparks: {a: {local: yes}}\n", 'sparks.a.local: found "yes"; expected true for the mach'),
+        ("sparks: {a: {ssh_user: true}}\n", "sparks.a.ssh_user: found true; expected"),
+        ("sparks: {a: {ssh_user: 1000}}\n", "found 1000; expected the name of a user who ma"),
+        ("sparks: {a: {ssh_user: me@x}}\n", "expected the name of a user alone"),
+        ("sparks: {a: {ssh_hostname: n@1.2.3.4}}\n", "the address alone; the user is ssh_user:"),
+        ("sparks: {a: {ssh_hostname: '1.2.3.4:2'}}\n", "address alone; the port is ssh_port: 2"),
+        ("sparks: {a: {ssh_hostname: 'ssh://x'}}\n", "expected the address alone, without a schem"),
+        ("sparks: {a: {ssh_hostname: '[::1]'}}\n", "expected the address without brackets"),
+        ("sparks: {a: {ssh_hostname: ' '}}\n", 'found " "; expected an address or host name'),
+        ("sparks: {a: {ssh_hostname: 10.0.0.256}}\n", "expected an address of four numbers"),
+        ("sparks: {a: {ssh_hostname: 10.0.0.1/24}}\n", "expected one address, without /"),
+        ("sparks: {a: {ssh_hostname: -oProxyCommand=x}}\n", "expected an address or host name"),
+        ("sparks: {a: {ssh_password: x}}\n", "found a password; expected a login by key: ssh-cop"),
+    ],
+)
+def test_a_spark_that_cannot_be(tmp_path: Path, text: str, expected: str) -> None:
+    (problem,) = problems(tmp_path, text)
+    assert expected in problem
+
+
+@pytest.mark.parametrize(
+    ("replicas", "expected"),
+    [
+        ("x: {recipe: chaty, sparks: [a]}", "x.recipe: found chaty; did you mean 'chatty'? Expect"),
+        ("x: {recipe: chatty, sparks: []}", "x.sparks: found []; expected a list of one or two Sp"),
+        ("x: {recipe: chatty.yaml, sparks: [a]}", "is no file; expected the name alone: chatty"),
+        ("x: {recipe: '', sparks: [a]}", 'recipe: found "";'),
+        ("x: {recipe: ./, sparks: [a]}", "a folder; expected the na"),
+        ("x: {recipe: chatty, sparks: [a], api_key: off}", 'x.api_key: found "off"; expected'),
+        ("x: {recipe: chatty, sparks: [a, b, c]}", "expected a list of one or two Sparks"),
+        ("x: {recipe: chatty}", "replicas.x.sparks: found nothing; expected a list of one or two"),
+        ("x: {recipe: chatty, sparks: a}", 'x.sparks: found "a"; expected a list of one or two'),
+        ("x: {recipe: chatty, sparks: [1]}", "x.sparks[0]: found 1; expected a list of one or two"),
+        ("x: {recipe: chatty, sparks: [a, a]}", "x.sparks: found a 2 times; expected each Spark o"),
+        ("x: {recipe: chatty, sparks: [aa]}", "x.sparks: found aa; did you mean 'a'? Expected"),
+        ("x: {recipe: chatty, sparks: [a], port: 0}", "x.port: found 0; expected a TCP port from"),
+        ("x: {recipe: chatty, sparks: [a], port: 65536}", "found 65536; expected a TCP port"),
+        ("x: {recipe: chatty, sparks: [a], port: 29501}", "which a pair itself uses, and 9100"),
+        # The socket of a worker's metrics, and what the door itself asks.
+        ("x: {recipe: chatty, sparks: [a], port: 29503}", "x.port: found 29503; expected another"),
+        ("x: {recipe: chatty, sparks: [a], port: 9100}", "x.port: found 9100; expected another"),
+        ("x: {recipe: chatty, sparks: [a], port: 22}", "than 22, by which pyinfra reaches the Spa"),
+        ("x: {recipe: chatty, sparks: [a], api_key: x}", 'x.api_key: found "x"; expected `none` ('),
+        ("x: {recipe: chatty, sparks: [a], prot: 1}", "did you mean 'port'?"),
+        ("a: {recipe: chatty, sparks: [a]}", "replicas.a: found a name that a Spark or group has"),
+        ("all: {recipe: chatty, sparks: [a]}", "all: found a name that a Spark or group has"),
+        ("sparks: {recipe: chatty, sparks: [a]}", "found a name that a Spark or group has"),
+        ("lab: {recipe: chatty, sparks: [a]}", "found a name that a Spark or group has"),
+        ("x;id: {recipe: chatty, sparks: [a]}", "expected a name of a-z"),
+        (
+            "x: {recipe: chatty, sparks: [a]}\n  y: {recipe: big, sparks: [b, a]}",
+            "replicas.y.sparks: found a, which replica x uses; expected a Spark that no other",
+        ),
+        (
+            "x: {recipe: chatty, sparks: [a]}\n  y: {recipe: big, sparks: [a]}",
+            "replicas.y.port: found 8000, the port of replica x on a; expected another, such as "
+            "port: 8001",
+        ),
+        (
+            "x: {recipe: chatty, sparks: [a]}\n  y: {recipe: chatty, sparks: [a], port: 8001}",
+            "replicas.y.recipe: found chatty, which a serves as replica x; expected another recipe",
+        ),
+        (
+            "x: {recipe: chatty, sparks: [a]}\n  y: {recipe: big, sparks: [a], port: 8001}\n"
+            "  z: {recipe: chatty, sparks: [a], port: 8002}",
+            "replicas.z.sparks: found a, which replicas x and y use; expected two replicas of a",
+        ),
+    ],
+)
+def test_a_replica_that_cannot_be(tmp_path: Path, replicas: str, expected: str) -> None:
+    (problem,) = problems(
+        tmp_path, f"sparks: {{a: {{}}, b: {{}}, c: {{}}}}\nreplicas:\n  {replicas}\n"
+    )
+    assert expected in problem
+
+
+def test_a_pair_needs_a_fabric(tmp_path: Path) -> None:
+    card = "sparks: {a: {hardware: rtx-5090}, b: {}}\n"
+    found = problems(tmp_path, card + "replicas: {x: {recipe: big, sparks: [b, a]}}\n")
+    assert found == [
+        "replicas.x.sparks: found a, of hardware class rtx-5090, in a replica of two; "
+        "expected gb10 or gb10-64gb or lab, which a cable can join"
+    ]
+    alone = card + "replicas: {x: {recipe: big, sparks: [a]}}\n"
+    assert load_fleet(written(tmp_path, alone), RECIPES).replicas_of("a")
+
+
+def test_problems_of_a_file_come_together(tmp_path: Path) -> None:
+    found = problems(
+        tmp_path,
+        "sparks: {a: {hardware: gb200}, b: {ssh_hostname: a}}\n"
+        "replicas: {x: {recipe: none, sparks: [a]}, y: {recipe: big, sparks: [a, q]}}\n",
+    )
+    assert len(found) == 5
+
+
+def test_what_a_recipe_does_not_support(tmp_path: Path) -> None:
+    text = (
+        "sparks: {a: {}, b: {hardware: lab}, c: {}}\n"
+        "replicas:\n"
+        "  x: {recipe: qwen3.6-35b-nvfp4-dflash, sparks: [a, b], trusts: [trust-remote-code]}\n"
+        "  y: {recipe: lab-tiny, sparks: [c], trusts: [tool-parser-plugin]}\n"
+    )
+    fleet = load_fleet(written(tmp_path, text), recipe_names())
+    recipes = {name: load_recipe(name) for name in fleet.recipes}
+    big = recipes["qwen3.6-35b-nvfp4-dflash"]
+    recipes[big.name] = big.model_copy(update={"sparks": [1]})
+    found = unsupported(fleet, recipes)
+    assert [problem.removeprefix(f"{fleet.source}: ") for problem in found] == [
+        "replicas.x.sparks: found 2 Spark(s); "
+        "expected 1, which is what recipe qwen3.6-35b-nvfp4-dflash supports",
+        "replicas.x.sparks: found b, of hardware class lab; "
+        "expected gb10, which is what recipe qwen3.6-35b-nvfp4-dflash supports",
+        "replicas.y.sparks: found c, of hardware class gb10; "
+        "expected lab, which is what recipe lab-tiny supports",
+    ]
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
+def test_the_examples_are_good(path: Path) -> None:
+    fleet = load_fleet(path, recipe_names())
+    assert unsupported(fleet, {name: load_recipe(name) for name in fleet.recipes}) == []
+
+
+def test_the_examples_serve_what_the_readme_recommends_first() -> None:
+    table = (EXAMPLES.parents[1] / "README.md").read_text().partition("\n## Recipes\n")[2]
+    small, large, *_ = re.findall(r"`([^`]+)` for ", table)
+    served = {
+        path.stem: load_fleet(path, recipe_names()).recipes for path in EXAMPLES.glob("*.yaml")
+    }
+    assert served == {
+        "one": [small],
+        "two": [small],
+        "pair": [large],
+        "fleet": sorted([small, large]),
+    }

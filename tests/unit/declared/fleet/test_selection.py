@@ -1,0 +1,110 @@
+"""What a run takes of an inventory, and the keys by which it reaches that."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sparkwright.common.errors import PlanError
+from sparkwright.run.inventory.groups import load
+from sparkwright.run.inventory.logins import check_logins
+from sparkwright.run.inventory.selection import choose_replicas, selected
+from sparkwright.run.options import slips
+
+CHAT = "sparks:\n  a: {}\nreplicas:\n  chat: {recipe: qwen3.6-35b-nvidia, sparks: [a]}\n"
+
+
+def test_a_list_of_names_is_short_and_without_the_labs(tmp_path: Path) -> None:
+    path = tmp_path / "sparks.yaml"
+    path.write_text(CHAT.replace("nvidia,", "nvida,"))
+    with pytest.raises(PlanError) as caught:
+        load(path)
+    (problem,) = caught.value.problems
+    said = problem.removeprefix(f"{path}:4: replicas.chat.recipe: found qwen3.6-35b-nvida; ")
+    assert said.startswith("did you mean 'qwen3.6-35b-nvidia'? Expected one of ")
+    assert "lab-" not in said
+    assert len(said) < 300
+
+
+GROUPS = {
+    name: [(spark, {}) for spark in sparks]
+    for name, sparks in {"sparks": ("a", "b"), "one": ("a",), "pair": ("a", "b")}.items()
+}
+
+
+@pytest.mark.parametrize(
+    ("limit", "exclude", "said"),
+    [
+        (["on"], [], "--limit: found on, which matches nothing; did you mean 'one'? Expected one "),
+        (["a,b"], [], "--limit: found a,b, which matches nothing"),
+        ([""], [], '--limit: found "", which matches nothing'),
+        (["inventory"], [], "--limit: found inventory, which matches nothing"),
+        ([], ["c"], "--exclude: found c, which matches nothing"),
+        ([], ["pair"], "--exclude: found pair; expected a host to be left"),
+        (["one"], ["a"], "--exclude: found a; expected a host to be left"),
+    ],
+)  # fmt: skip
+def test_limits(limit: list[str], exclude: list[str], said: str) -> None:
+    with pytest.raises(PlanError, match=re.escape(said)):
+        selected(GROUPS, limit, exclude)
+
+
+@pytest.mark.parametrize(
+    ("limit", "chosen"),
+    [
+        (["chat"], ["chat"]),
+        (["embed"], ["embed"]),
+        (["embed", "chat"], ["chat", "embed"]),
+        (["embed", "other"], ["embed"]),
+        ([], None),
+        (["sparks"], None),
+        (["embed", "a"], None),
+        (["embed", "?"], None),
+        (["other"], None),
+    ],
+)
+def test_a_replica_of_two_on_a_spark_is_meant_alone(
+    limit: list[str], chosen: list[str] | None
+) -> None:
+    both: dict[str, object] = {"replicas": ["chat", "embed"]}
+    hosts = [("a", both), ("b", {})]
+    groups = {"sparks": hosts, "chat": hosts[:1], "embed": hosts[:1], "other": hosts[1:]}
+    choose_replicas(groups, limit)
+    assert both.get("chosen") == chosen
+    assert hosts[1] == ("b", {})
+
+
+def test_what_limits_leave() -> None:
+    assert [name for name, _ in selected(GROUPS, ["?"], ["one"])] == ["b"]
+    assert [name for name, _ in selected(GROUPS, [], [])] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"workloads": "shrt"}, "did you mean 'short'? Expected one of"),
+        ({"weights": "verfy"}, "found 'verfy'; expected verify, or remove with"),
+    ],
+)
+def test_options_of_a_run(given: dict[str, object], said: str) -> None:
+    (problem,) = slips(given, removal=False)
+    assert said in problem
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "found no file KEY; expected a private key: ssh-keygen -t ed25519"),
+        ("ssh-ed25519 AAAA me\n", "found KEY, a public key; expected the private one: "),
+        ("hello\n", "found KEY, which is no key; expected a private key of OpenSSH"),
+    ],
+)  # fmt: skip
+def test_a_key(tmp_path: Path, content: str | None, said: str) -> None:
+    key, path = tmp_path / "key", tmp_path / "sparks.yaml"
+    path.write_text(f"sparks:\n  a: {{ssh_key: {key}}}\n")
+    if content:
+        key.write_text(content)
+    with pytest.raises(PlanError) as caught:
+        check_logins(path, [("a", {"spark": "a", "ssh_key": str(key)})])
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"{path}:2: sparks.a.ssh_key: {said.replace('KEY', str(key))}")

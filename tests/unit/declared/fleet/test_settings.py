@@ -1,0 +1,181 @@
+"""Settings: what group data may say, one sentence for each thing that cannot be."""
+
+import runpy
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from sparkwright.common.errors import PlanError
+from sparkwright.declared.fleet.settings import Settings, read_settings, settings_of
+from tests import group_data
+
+HERE = "group_data/chat.py"
+
+
+def problems(**values: Any) -> list[str]:
+    with pytest.raises(PlanError) as raised:
+        read_settings(values, HERE)
+    return [each.removeprefix(f"{HERE}: ") for each in raised.value.problems]
+
+
+def test_the_file_for_owners_is_what_the_model_says() -> None:
+    assert group_data.FILE.read_text() == group_data.text()
+    said = runpy.run_path(str(group_data.FILE))
+    values = {name: value for name, value in said.items() if not name.startswith("_")}
+    assert list(values) == list(Settings.model_fields)
+    assert read_settings(values, "all") == Settings()
+
+
+def test_each_setting_says_what_it_expects() -> None:
+    """A value of another type brings its own words, not pydantic's."""
+    wrong = {name: object() for name in Settings.model_fields}
+    said = problems(**wrong)
+    assert [each.partition(":")[0] for each in said] == list(wrong)
+    for name, each in zip(wrong, said, strict=True):
+        assert Settings.model_fields[name].description, name
+        assert each.endswith(f"; expected {Settings.model_fields[name].description}")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("driver_minimum", "580", "found '580'; expected a whole number, 1 or more"),
+        ("max_connections", True, "found True; expected a whole number, 10 to 100000"),
+        ("clock_tolerance", "1m", "found '1m'; expected whole seconds, 0 to 604800"),
+        ("disk_headroom_gib", float("nan"), "found nan; expected GiB, such as 20"),
+        ("trial_seconds", 1.5, "found 1.5; expected whole seconds, 0 to 604800"),
+        ("hold_seconds", 86_401, "found 86401; expected whole seconds, 0 to 86400, or None"),
+        ("docker_log_options", None, "found None; expected a mapping of Docker's options"),
+        ("root", "/opt/my models", "found '/opt/my models'; expected a path such as /opt/qwen36"),
+        ("root", "opt/x", "found 'opt/x'; expected a path"),
+        ("root", "/opt/x:/etc", "found '/opt/x:/etc'; expected a path"),
+        ("root", "/opt/../etc", "found '/opt/../etc'; expected a path"),
+        ("bind", "localhost", "found 'localhost'; expected an address, such as 0.0.0.0"),
+        ("tls", "on", "found 'on'; expected \"own\""),
+        ("log_level", "TRACE", "found 'TRACE'; expected DEBUG, INFO or WARNING"),
+        ("hf_endpoint", "huggingface.co", "found 'huggingface.co'; expected a URL, such as"),
+        ("proxy", "proxy.lan:3128", "found 'proxy.lan:3128'; expected the address of a proxy"),
+        ("proxy", "https://proxy.lan:3128", "found 'https://proxy.lan:3128'; expected the addre"),
+        ("proxy", "http://proxy.lan", "found 'http://proxy.lan'; expected the address of a proxy"),
+        ("proxy", "http://proxy.lan:99999", "found 'http://proxy.lan:99999'; expected the addre"),
+        ("proxy", "http://a b:3128", "found 'http://a b:3128'; expected the address of a proxy"),
+        ("proxy", "http://proxy.lan:3128/x", "found 'http://proxy.lan:3128/x'; expected the ad"),
+        ("proxy", "http://me:word@proxy.lan:3128", "found 'http://***@proxy.lan:3128'; expected n"),
+        ("no_proxy", "hub.lan", "found 'hub.lan'; expected host names and addresses, such as"),
+        ("registry_mirrors", {"ghcr.io": "https://h"}, "found 'https://h'; expected a registry w"),
+        ("registry_mirrors", {"ghcr.io": "h.lan/A"}, "found 'h.lan/A'; expected a registry with"),
+        ("registry_mirrors", {"a/b": "h.lan"}, "found 'a/b'; expected the name of a registry in"),
+        ("hf_token", "yes", 'found \'yes\'; expected "https", "http" or "none"'),
+        ("gpu_clock_max_mhz", 850, "found 850; expected MHz from 1000 to 3500, or None"),
+        ("key_requests", 0, "found 0; expected a whole number from 1, or None"),
+        ("swappiness", 5000, "found 5000; expected a whole number, 0 to 200"),
+        ("journal_max_use", "2 GB", "found '2 GB'; expected a size such as \"2G\""),
+        ("earlyoom_arguments", 'a"b', "found 'a\"b'; expected text on one line, without double"),
+        ("firewall_from", "192.168.1.0/24", "found '192.168.1.0/24'; expected networks, such as"),
+        ("media_domains", "a.org", "found 'a.org'; expected host names, such as"),
+        ("model_folders", "/mnt", "found '/mnt'; expected absolute paths, such as"),
+        ("fabric_subnets", ("10.0.0.0/24",), "found nothing; expected two IPv4 subnets"),
+        ("fabric_subnets", ("10.0.0.0/8", "10.1.0.0/24"), "found ('10.0.0.0/8', '10.1.0.0/24'); e"),
+        (
+            "drain_secods",
+            100,
+            "found an unknown key; did you mean 'drain_seconds'? ",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(name: str, value: object, expected: str) -> None:
+    (problem,) = problems(**{name: value})
+    where, _, said = problem.partition(": ")
+    assert where.startswith(name)
+    assert said.startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("firewall_from", "192.168.1.20/24", "expected a network or an address, such as 192.168.1"),
+        ("firewall_from", 5, "expected networks"),
+        ("tls_names", "http://llm.lan", "expected a host name or an address"),
+        ("media_domains", "https://a.org", "expected the whole name of a host as a URL has it"),
+        ("model_folders", "models", "expected an absolute path without '..', such as /mnt/models"),
+        ("model_folders", "/mnt/../etc", "expected an absolute path without '..', such as /mnt"),
+        ("model_folders", "/mnt/a b", "expected an absolute path without '..', such as /mnt"),
+        ("model_folders", "/mnt/a\nb", "expected an absolute path without '..', such as /mnt"),
+        ("media_domains", "A.org", "expected the whole name of a host as a URL has it"),
+    ],
+)
+def test_one_of_several_that_cannot_be_is_named(name: str, value: object, expected: str) -> None:
+    good = "/mnt/models" if name == "model_folders" else "192.168.1.5"
+    (problem,) = problems(**{name: (good, value)})
+    assert problem.startswith(f"{name}[1]: found {value!r}; {expected}")
+
+
+@pytest.mark.parametrize(
+    ("subnet", "expected"),
+    [
+        ("10.0.0.1/24", "a subnet such as 192.168.100.0/24 (10.0.0.1/24 has host bits set)"),
+        ("10.0.0.0/29", "room for host 12, as in a /24"),
+        ("127.0.0.0/24", "private addresses, such as 192.168.100.0/24"),
+        ("fd00::/64", "a subnet such as"),
+    ],
+)
+def test_a_subnet_that_cannot_be(subnet: str, expected: str) -> None:
+    (problem,) = problems(fabric_subnets=(subnet, "192.168.9.0/24"))
+    assert problem.startswith(f"fabric_subnets[0]: found {subnet!r}; expected {expected}")
+
+
+def test_everything_wrong_is_listed_at_once_and_a_slip_is_guessed() -> None:
+    one, other = problems(swapiness=10, trial_seconds="long")
+    assert one.startswith("trial_seconds: ")
+    assert "; did you mean 'swappiness'? Expected one of " in other
+
+
+def test_what_the_command_line_and_pyinfra_write_as_json_is_the_same() -> None:
+    given = {"firewall_from": ["10.0.0.7/32", "fd00::/8"], "fabric_subnets": ["10.0.0.0/24"] * 2}
+    given["fabric_subnets"][1] = "10.0.1.0/24"
+    settings = read_settings(given, "--data")
+    assert settings.firewall_from == ("10.0.0.7", "fd00::/8")
+    assert settings.fabric_subnets == ("10.0.0.0/24", "10.0.1.0/24")
+
+
+def test_settings_are_found_among_all_that_is_known_of_a_host() -> None:
+    settings = settings_of({"spark": "a", "ssh_port": 22, "_sudo": True, "drain_seconds": 7})
+    assert settings == Settings(drain_seconds=7)
+    with pytest.raises(ValidationError, match="frozen"):
+        settings.drain_seconds = 8
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"tls_certificate": "a"}, "tls_certificate: found it without tls_key; expected both"),
+        ({"tls_key": "a"}, "tls_key: found it without tls_certificate; expected both"),
+        ({"no_proxy": ("hub.lan",)}, "no_proxy: found it without proxy; expected both, or neither"),
+        (
+            {"tls": "own", "tls_certificate": "a", "tls_key": "b"},
+            'tls: found "own" beside tls_certificate or tls_key; expected one of the two',
+        ),
+    ],
+)
+def test_settings_that_contradict_each_other_name_their_file(
+    values: dict[str, object], problem: str
+) -> None:
+    assert read_settings(values, HERE)
+    with pytest.raises(PlanError) as raised:
+        settings_of(values, lambda name: f"{name}'s file")
+    assert raised.value.problems == (f"{problem.partition(':')[0]}'s file: {problem}",)
+
+
+def test_what_follows_from_settings() -> None:
+    assert not Settings().secured
+    assert Settings(tls="own").secured
+    assert Settings(tls_certificate="a", tls_key="b").secured
+    assert Settings().proxy_variables == {}
+    behind = Settings(proxy="http://proxy.lan:3128", no_proxy=("hub.lan",))
+    assert behind.proxy_variables == {
+        "http_proxy": "http://proxy.lan:3128",
+        "https_proxy": "http://proxy.lan:3128",
+        # Programs reach their own host without the proxy.
+        "no_proxy": "hub.lan,localhost,127.0.0.1,::1",
+    }

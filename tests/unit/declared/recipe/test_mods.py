@@ -1,0 +1,396 @@
+"""Mods: what of a folder counts, what is shown of its scripts, and who may allow it."""
+
+import base64
+import io
+import os
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from host.artifacts.image.build import context
+from sparkwright.cli.main import cli
+from sparkwright.common.errors import PlanError
+from sparkwright.declared.fleet.check import unsupported
+from sparkwright.declared.fleet.file import load_fleet
+from sparkwright.declared.recipe import mods
+from sparkwright.declared.recipe.build import build_files, build_name, build_problems
+from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.declared.recipe.mod_script import description, drops_caches, impossible, is_online
+from sparkwright.declared.recipe.mods import ModFolder, read_mods
+from sparkwright.declared.recipe.trust import needs
+from sparkwright.declared.recipe.values import ImageMods
+from tests.commands import sparkwright
+from tests.makers.release import lock, recipe, release
+
+BASE = "example.org/vllm:1"
+DIGEST = f"sha256:{'5' * 64}"
+PATCH = """\
+--- a/vllm/model_executor/models/tiny.py
++++ b/vllm/model_executor/models/tiny.py
+@@ -1 +1 @@
+-x = 1
++x = 2
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A site with one mod and a recipe that names it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "files/recipes").mkdir(parents=True)
+    mod(tmp_path, "fix-tiny", "patch -p1 -d / < tiny.patch", **{"tiny.patch": PATCH.encode()})
+    (tmp_path / "files/recipes/mine.yaml").write_text(
+        "extends: lab-tiny\ndescription: x\nsource: x\nproven: x\n"
+        f"image: {{base: '{BASE}', mods: [fix-tiny]}}\n"
+    )
+    return tmp_path
+
+
+def mod(site: Path, name: str, script: str, **files: bytes) -> Path:
+    folder = site / "files/mods" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "run.sh").write_text(f"#!/bin/bash\nset -e\n{script}\n")
+    for file, content in files.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_bytes(content)
+    return folder
+
+
+def one(site: Path, script: str, **files: bytes) -> ModFolder:
+    (read,) = read_mods([mod(site, "one", script, **files)])
+    return read
+
+
+def test_a_name_is_made_of_bytes_modes_order_and_base(site: Path) -> None:
+    """And of nothing else: not of the place, nor of when a file was written."""
+    mod(site, "other", "true", data=b"\x00\xff")
+
+    def name(*names: str | Path, digest: str = DIGEST, vllm: str | None = None) -> str:
+        return build_name(ImageMods(base=BASE, mods=[*names], vllm=vllm), digest)
+
+    first = name("fix-tiny", "other")
+    assert first.startswith("sparkwright/mods:")
+    assert first == name(site / "files/mods/fix-tiny", "other")
+    file = site / "files/mods/other/data"
+    os.utime(file, (1, 1))
+    (site / "files/mods/other/.data.swp").write_text("x")
+    (site / "files/mods/other/__pycache__").mkdir()
+    (site / "files/mods/other/__pycache__/x.pyc").write_text("x")
+    assert first == name("fix-tiny", "other")
+    others = {
+        name("other", "fix-tiny"),
+        name("fix-tiny"),
+        name("fix-tiny", "other", digest=f"sha256:{'6' * 64}"),
+        name("fix-tiny", "other", vllm="0.33.0"),
+    }
+    file.write_bytes(b"\x00\xfe")
+    others.add(name("fix-tiny", "other"))
+    file.chmod(0o755)
+    others.add(name("fix-tiny", "other"))
+    file.rename(file.with_name("data2"))
+    others.add(name("fix-tiny", "other"))
+    assert len({first, *others}) == 8
+
+
+def test_all_files_reach_the_place_where_launchers_put_them(site: Path) -> None:
+    mod(site, "other", "curl https://example.org/x", **{"a/tool": b"\x00\xff"})
+    (site / "files/mods/other/a/tool").chmod(0o755)
+    files = build_files(ImageMods(base=BASE, mods=["fix-tiny", "other"]))
+    with tarfile.open(fileobj=io.BytesIO(context(files))) as tar:
+        found = {each.name: (tar.extractfile(each), each.mode) for each in tar}
+    tool, mode = found["mods/other/a/tool"]
+    assert tool
+    assert (tool.read(), mode) == (b"\x00\xff", 0o755)
+    assert found["mods/other/run.sh"][1] == 0o755
+    assert files["mods/fix-tiny/tiny.patch"] == PATCH
+    # Orders hold binary files as text that JSON can hold.
+    entry = files["mods/other/a/tool"]
+    assert isinstance(entry, dict)
+    assert base64.b64decode(entry["base64"]) == b"\x00\xff"
+    lines = str(files["Dockerfile"]).splitlines()
+    places = [line for line in lines if line.startswith("COPY")]
+    assert places == [
+        'COPY ["mods/fix-tiny/", "/workspace/mods/fix-tiny/"]',
+        'COPY ["mods/other/", "/workspace/mods/other/"]',
+    ]
+    runs = {name: line for line in lines for name in ("fix-tiny", "other") if f'"{name}"]' in line}
+    assert "--network=none" in runs["fix-tiny"]
+    assert "--network=default" in runs["other"]
+    assert '"verify"' in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda folder: (folder / "run.sh").unlink(), "found no one/run.sh; expected"),
+        (lambda folder: (folder / "x").symlink_to("/etc/passwd"), "found a link"),
+        (lambda folder: (folder / "x").symlink_to("run.sh"), "found a link"),
+        (lambda folder: (folder / "d").symlink_to("/etc"), "found a link"),
+        (lambda folder: os.mkfifo(folder / "x"), "another special file"),
+        (lambda folder: (folder / "a b").touch(), 'found "a b"; expected paths of letters'),
+        (lambda folder: (folder / "a\x1b[2J").touch(), "expected paths of letters"),
+        (lambda folder: (folder / "-rf").touch(), "expected paths of letters"),
+        (lambda folder: (folder / "/".join("abcdefghi")).mkdir(parents=True), "at most 8 deep"),
+        (
+            lambda folder: [(folder / f"f{n}").touch() for n in range(100)],
+            "found more files than 100",
+        ),
+        (
+            lambda folder: (folder / "x").write_bytes(b"x" * (mods.MOST_BYTES + 1)),
+            "found more than 4,194,304 bytes",
+        ),
+        (
+            lambda folder: [
+                (folder / f"f{n}").write_bytes(b"x" * mods.MOST_BYTES) for n in range(5)
+            ],
+            "found 20,971,",
+        ),
+    ],
+)
+def test_what_is_no_mod_is_refused_by_its_file(site: Path, spoil: object, said: str) -> None:
+    assert callable(spoil)
+    folder = mod(site, "one", "true")
+    mod(site, "two", "true")
+    spoil(folder)
+    (problem,) = build_problems(ImageMods(base=BASE, mods=["one", "two"]))
+    assert problem.startswith("image.mods: ")
+    assert said in problem
+
+
+def test_names_of_mods_that_cannot_be_are_refused(site: Path) -> None:
+    (site / "files/mods/two").symlink_to(site / "files/mods/fix-tiny")
+    with pytest.raises(PlanError, match="found a symbolic link"):
+        read_mods(["two"])
+    with pytest.raises(PlanError, match="found fix-tiny more than once"):
+        read_mods(["fix-tiny", site / "files/mods/fix-tiny"])
+    with pytest.raises(PlanError, match="found 17 mods; expected 16 at most"):
+        read_mods(["fix-tiny"] * 17)
+    file = site / "files/recipes/mine.yaml"
+    file.write_text(file.read_text().replace("fix-tiny", "fix-tyni"))
+    with pytest.raises(PlanError, match=r"found no fix-tyni/run.sh; did you mean 'fix-tiny'"):
+        load_recipe("mine")
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc", "a/b", ".", "", "a b"])
+def test_a_recipe_names_folders_of_files_mods_alone(site: Path, name: str) -> None:
+    file = site / "files/recipes/mine.yaml"
+    file.write_text(file.read_text().replace("fix-tiny", repr(name)))
+    with pytest.raises(PlanError, match=r"mine.yaml:5: image.mods\[0\]: .*a folder of files/mods"):
+        load_recipe("mine")
+
+
+@pytest.mark.parametrize(
+    ("line", "online"),
+    [
+        ("pip install x", True),
+        ("uv pip install 'x>=5'", True),
+        ("python3 -m pip install --no-index ./x-1.0.whl", False),
+        ("pip install ./x-1.0.whl", True),
+        ("apt-get install -y jq", True),
+        (f"pip install git+https://example.org/x@{'a' * 40}", True),
+        ("curl -L https://example.org/1.diff | patch -p1", True),
+        ("if curl -L \\\n https://example.org/1.diff; then", True),
+        ("git  clone https://example.org/x", True),
+        ("export https_proxy=http://192.0.2.1:7890", True),
+        ("patch -p1 -d / < x.diff", False),
+        ("cp x.jinja $WORKSPACE_DIR/y.jinja", False),
+        ("patch -p1 < x.diff || echo skipped", False),
+        ("cp x.py /usr/local/lib/python3.12/dist-packages/vllm/x.py", False),
+        # Comments and printed words ask for none.
+        ("# pip install y\necho 'use curl'\necho done", False),
+    ],
+)
+def test_a_network_is_only_for_what_asks_one(site: Path, line: str, online: bool) -> None:
+    read = one(site, line)
+    assert is_online(read) is online
+    assert f"network: {'yes' if online else 'none'}" in "\n".join(description(read))
+
+
+def test_a_script_that_run_sh_calls_counts_and_one_that_it_copies_does_not(site: Path) -> None:
+    fetch = b"import urllib.request as r\nr.urlopen('https://example.org/x')\n"
+    assert is_online(one(site, 'python3 "$(dirname "$0")/fix.py"', **{"fix.py": fetch}))
+    assert not is_online(one(site, "cp fix.py /opt/", **{"fix.py": fetch}))
+
+
+@pytest.mark.parametrize("line", ["nohup x >/dev/null 2>&1 &", "x &", "setsid x", "x & disown"])
+def test_what_an_image_cannot_keep_is_refused(site: Path, line: str) -> None:
+    mod(site, "one", line)
+    (problem,) = build_problems(ImageMods(base=BASE, mods=["one"]))
+    assert "files/mods/one/run.sh:3: found " in problem
+    assert "an image keeps no process" in problem
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'CACHE="${HF_HOME:-/root/.cache/huggingface}"',
+        "for f in /cache/huggingface/hub/*; do python3 x.py $f; done",
+        "sed -i s/a/b/ $HUB/models--owner--name/refs/main",
+        'cp "$HUB"/snapshots/*/dflash/config.json /workspace/drafter/',
+        "python3 patch.py",
+    ],
+)
+def test_what_changes_a_checkpoint_in_a_cache_is_refused(site: Path, line: str) -> None:
+    script = b"import os\n# HF_HOME\nroot = os.environ['HF_HUB_CACHE']\n"
+    mod(site, "one", line, **{"patch.py": script})
+    (problem,) = build_problems(ImageMods(base=BASE, mods=["one"]))
+    assert "files/mods/one/" in problem
+    assert "no cache of the Hub is there, and checkpoints stay as the lock has them" in problem
+
+
+LOOP = """\
+CMD='sync; echo 3 > /proc/sys/vm/drop_caches'
+nohup bash -c 'while true; do '"$CMD"'; sleep 60; done' >/dev/null 2>&1 &
+echo $! > /tmp/pid"""
+
+
+@pytest.mark.parametrize(
+    ("script", "only"),
+    [
+        (LOOP, True),
+        ("sync\nsysctl -w vm.drop_caches=3", True),
+        ("sync && echo 3 | tee /proc/sys/vm/drop_caches > /dev/null", True),
+        (f"{LOOP}\npip install x", False),
+        (f"cp a.py $WORKSPACE_DIR/\n{LOOP}", False),
+        ("# drop_caches\nnohup x &", False),
+    ],
+)
+def test_a_mod_that_only_empties_the_page_cache(site: Path, script: str, only: bool) -> None:
+    assert drops_caches(one(site, script)) is only
+
+
+@pytest.mark.parametrize("line", ["a && b", "a 2>&1", "x &\nwait", "echo nohup", "echo $HF_HOME"])
+def test_what_ends_is_taken(site: Path, line: str) -> None:
+    assert list(impossible(one(site, line))) == []
+
+
+def test_a_description_has_files_sizes_and_a_short_script_whole(site: Path) -> None:
+    text = "\n".join(description(read_mods(["fix-tiny"])[0]))
+    assert "mod fix-tiny: 2 files, " in text
+    assert f"tiny.patch  {len(PATCH)} bytes\n" in text
+    assert "    | patch -p1 -d / < tiny.patch" in text
+    mod(site, "fix-tiny", "true\n" * 100 + "pip install x")
+    text = "\n".join(description(read_mods(["fix-tiny"])[0]))
+    assert "run.sh: read its 103 lines\n" in text
+    assert "| true" not in text
+    # A line that is cut would hide what it ends with: such a script is not shown as if whole.
+    text = "\n".join(description(one(site, f"true {' ' * 600}; pip install x")))
+    assert "run.sh: read its 3 lines" in text
+    assert "network: yes" in text
+
+
+def test_a_description_moves_no_cursor_and_turns_no_text(site: Path) -> None:
+    patch = b"+++ b/vllm/\x1b[2J/x.py\n"
+    read = one(
+        site, "echo '\x1b[2J'\ncp x /opt/\u202egnp.sh\npip install \x07", **{"x.diff": patch}
+    )
+    assert not [each for line in description(read) for each in line if not each.isprintable()]
+
+
+LONG = [
+    *("\n", "pip ", "sh a.py ", "set ", "sha256sum -", "\\\n", "x/", "a/f1.py ", "cp ", "hf "),
+    *("pip -", "a && ", "git ", "sh f1.py\n", "-", "$" * 50 + "\n"),
+]
+
+
+@pytest.mark.parametrize("text", LONG)
+def test_scripts_that_are_made_to_take_long_take_no_longer_than_others(
+    site: Path, text: str
+) -> None:
+    """All together they are read up to a bound, whatever is in them, and once each."""
+    files = {f"f{n}.py": (text * (2**17 // len(text))).encode() for n in range(64)}
+    runs = "\n".join(f"python3 f{n}.py" for n in range(64))
+
+    def seconds(read: ModFolder) -> float:
+        begun = time.process_time()
+        assert len("\n".join(description(read))) < 200_000
+        list(impossible(read))
+        is_online(read)
+        drops_caches(read)
+        return time.process_time() - begun
+
+    usual = one(site, "cp a.py /opt/b.py\n" * (2**18 // 18))
+    within = 10 * seconds(usual) + 0.5
+    assert seconds(one(site, runs, **files)) < within
+    assert seconds(one(site, text * (2**18 // len(text)))) < within
+
+
+def test_scripts_that_are_too_long_to_be_read_are_refused(site: Path) -> None:
+    (problem,) = impossible(one(site, "true\n" * 2**17))
+    assert "bytes of scripts; expected 262,144, which can be read" in problem
+
+
+def fleet(site: Path, *words: str) -> list[str]:
+    (site / "sparks.yaml").write_text(
+        "sparks:\n  a: {hardware: lab}\nreplicas:\n  chat: {recipe: mine, sparks: [a], "
+        f"trusts: [tool-parser-plugin{''.join(f', {word}' for word in words)}]}}\n"
+    )
+    loaded = load_fleet(site / "sparks.yaml", ["mine"])
+    return unsupported(loaded, {"mine": load_recipe("mine")})
+
+
+def test_only_the_inventory_allows_a_mod_and_a_changed_one_anew(site: Path) -> None:
+    word = read_mods(["fix-tiny"])[0].word
+    (problem,) = fleet(site)
+    assert "image.mods: fix-tiny runs a script as root" in problem
+    assert f"trusts: [{word}, tool-parser-plugin]" in problem
+    assert "| patch -p1 -d / < tiny.patch" in problem
+    assert fleet(site, word) == []
+    assert fleet(site, "mods") != []
+    assert fleet(site, "mod:fix-tiny") != []
+    mod(site, "fix-tiny", "true")
+    (problem,) = fleet(site, word)
+    assert "has changed since it was allowed" in problem
+    new = read_mods(["fix-tiny"])[0].word
+    assert new != word
+    assert f"trusts: [{new}, tool-parser-plugin]" in problem
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "needed"),
+    [
+        ("chat-template", "unsloth.jinja", False),
+        ("reasoning-parser-plugin", "super_v3.py", False),
+        ("chat-template", "/etc/x.jinja", True),
+        ("chat-template", "../x.jinja", True),
+        ("middleware", "x.py", True),
+    ],
+)
+def test_what_a_mod_puts_into_the_engines_folder_needs_no_second_word(
+    site: Path, option: str, value: str, needed: bool
+) -> None:
+    def words(image: object) -> set[str]:
+        return {need.name for need in needs(recipe(image=image, args={option: value}))}
+
+    assert option in words(BASE)
+    assert (option in words({"base": BASE, "mods": ["fix-tiny"]})) is needed
+
+
+def test_the_command_and_the_check_show_the_mods(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sparkwright("recipes", "command", "mine") == 0
+    printed = capsys.readouterr().out
+    assert "# mod fix-tiny: 2 files" in printed
+    assert read_mods(["fix-tiny"])[0].word in printed
+    assert "sparkwright/mods:BUILD" in printed
+    checked = CliRunner().invoke(cli, ["recipes", "check", "mine"])
+    assert "mod fix-tiny: 2 files" in checked.output
+
+
+def test_a_release_says_which_mods_its_image_has(site: Path) -> None:
+    served = recipe(image={"base": BASE, "mods": ["fix-tiny"]})
+    made = release(served, lock(digest=DIGEST))
+    (read,) = read_mods(["fix-tiny"])
+    assert f'"fix-tiny": "{read.digest}"' in made.files["release.json"]
+    assert made.images == (made.image,)
+    mod(site, "fix-tiny", "true")
+    assert release(served, lock(digest=DIGEST)).id != made.id
+    # A reader of other projects' recipes gives the folder itself; YAML has no paths.
+    (site / "files/mods").rename(site / "checkout")
+    folder = site / "checkout/fix-tiny"
+    (need,) = needs(recipe(image={"base": BASE, "mods": [folder]}))
+    assert need.name.startswith("mod:fix-tiny@")

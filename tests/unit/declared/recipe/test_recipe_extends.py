@@ -1,0 +1,140 @@
+"""A recipe that takes over what another says, and built images."""
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from sparkwright.common.errors import PlanError
+from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.declared.recipe.recipe import Recipe
+from tests.makers.recipe import good, problems, put
+
+OWN = {"extends": "base", "description": "Another.", "source": "here", "proven": "By us."}
+
+
+def extended(folder: Path, **own: object):
+    base = {
+        "args": {"max-model-len": 4096, "dtype": "auto"},
+        "expected": {"single": {"tok_s": 50}},
+        "memory": {"weights_gib": 20},
+        "sparks": [1, 2],
+        "by_sparks": {2: {"args": {"dtype": "half"}}},
+    }
+    put(folder, {**good(), **base}, "base")
+    put(folder, {**OWN, **own})
+    return load_recipe("try", folder)
+
+
+def test_what_a_recipe_does_not_say_is_the_others(tmp_path: Path) -> None:
+    recipe = extended(tmp_path, args={"dtype": "half"}, env={"A": "1"}, start_timeout=90)
+    assert (recipe.name, recipe.description) == ("try", "Another.")
+    assert recipe.args == {"max-model-len": 4096, "dtype": "half"}
+    assert recipe.env == {"VLLM_LOGGING_LEVEL": "INFO", "A": "1"}
+    assert recipe.start_timeout == 90
+    assert recipe.image == "example.org/vllm:1"
+    assert recipe.for_sparks(2).args["dtype"] == "half"
+    # What was measured belongs to one recipe.
+    assert not recipe.expected
+    assert recipe.memory.weights_gib is None
+    # Null takes a key away.
+    recipe = extended(tmp_path, args={"dtype": None}, checkpoints={"drafter": None})
+    assert recipe.args == {"max-model-len": 4096}
+    assert list(recipe.checkpoints) == ["model"]
+
+
+@pytest.mark.parametrize("count", [2, "2"])
+def test_a_count_of_sparks_is_one_key_however_it_is_written(tmp_path: Path, count: object) -> None:
+    assert extended(tmp_path, by_sparks={count: None}).by_sparks == {}
+
+
+def test_a_recipe_says_of_itself_what_it_is(tmp_path: Path) -> None:
+    put(tmp_path, good(), "base")
+    put(tmp_path, {"extends": "base"})
+    with pytest.raises(PlanError) as caught:
+        load_recipe("try", tmp_path)
+    assert [problem.split(": ")[1] for problem in caught.value.problems] == [
+        "description",
+        "source",
+        "proven",
+    ]
+
+
+@pytest.mark.parametrize("base", ["bse", 5])
+def test_a_recipe_extends_one_that_there_is(tmp_path: Path, base: object) -> None:
+    with pytest.raises(PlanError, match=r"extends: found .*; (expected base|did you mean 'base')"):
+        extended(tmp_path, extends=base)
+
+
+def test_a_recipe_extends_none_that_extends_and_not_itself(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="extends: found itself; expected another recipe"):
+        extended(tmp_path, extends="try")
+    extended(tmp_path)
+    put(tmp_path, {**OWN, "extends": "try"}, "third")
+    with pytest.raises(PlanError, match="extends: found try, which extends base; expected"):
+        load_recipe("third", tmp_path)
+
+
+def test_figures_differ_with_the_number_of_sparks(tmp_path: Path) -> None:
+    two = {2: {"expected": {"single": {"tok_s": 70}}}}
+    recipe = extended(tmp_path, expected={"short": {"tok_s": 40}}, by_sparks=two)
+    assert recipe.for_sparks(1).expected == {"short": {"tok_s": 40}}
+    assert recipe.for_sparks(2).expected == {"single": {"tok_s": 70}}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        ("image", "latest", 'image: found "latest"; expected an image with a tag or digest'),
+        ("image", {"build": "a"}, "image.base: found nothing; expected the image that it is built"),
+        ("image", {"build": "../a", "base": "a/b:1"}, 'image.build: found "../a"; expected a fol'),
+        ("image", {"biuld": "a", "base": "a/b:1"}, "image.build: found nothing; expected a folde"),
+        ("image", {"build": "a", "base": "a"}, 'image.base: found "a"; expected an image with a'),
+        ("expected", {"shrt": {"tok_s": 1}}, "expected.shrt: found an unknown workload; did you m"),
+        ("expected", {"short": {"toks": 1}}, "expected.short.toks: found an unknown figure; did y"),
+        ("expected", {"short": {"tok_s": "x"}}, 'expected.short.tok_s: found "x"; expected a map'),
+        *(
+            ("expected", {"short": {"tok_s": figure}}, "expected.short.tok_s: found")
+            for figure in (-1.0, float("nan"), float("inf"))
+        ),
+        ("judged_by", "main", 'judged_by: found "main"; expected a release of vLLM'),
+    ],
+)
+def test_images_figures_and_judges_that_cannot_be(
+    tmp_path: Path, key: str, value: object, problem: str
+) -> None:
+    assert problems(tmp_path, **{key: value})[0].startswith(problem)
+
+
+def test_what_a_good_recipe_may_say_of_its_image_and_checkpoints(tmp_path: Path) -> None:
+    def loaded(**changes: object) -> Recipe:
+        put(tmp_path, {**good(), **changes})
+        return load_recipe("try", tmp_path)
+
+    assert loaded().build is None
+    build = {"build": "sm121-inject", "base": "example.org/vllm:1", "args": {"VLLM_COMMIT": "abc"}}
+    built = loaded(image=build)
+    assert built.base_image == "example.org/vllm:1"
+    assert built.build
+    assert built.build.args == {"VLLM_COMMIT": "abc"}
+    assert loaded(vllm="0.33.0").judge == "0.33.0"
+    assert loaded(vllm="main", judged_by="0.20.2").judge == "0.20.2"
+    since = date(2026, 4, 19)
+    model = {"repo": "owner/model", "folder": "model", "not_before": since}
+    assert loaded(checkpoints={"model": model}).checkpoints["model"].not_before == since
+
+
+@pytest.mark.parametrize("base", ["", "null", "''", "[]", "false"])
+def test_extends_nothing(tmp_path, base):
+    """An empty `extends` is told as what it is, not as an unknown key."""
+    (tmp_path / "one.yaml").write_text("description: One.\n")
+    (tmp_path / "two.yaml").write_text(f"extends: {base}\n")
+    with pytest.raises(PlanError, match=r"two\.yaml:1: extends: found .*; expected one"):
+        load_recipe("two", tmp_path)
+
+
+@pytest.mark.parametrize("variant", ["", "-1m", "-text", "-fp8"])
+def test_no_variant_of_qwen35_35b_samples_with_flashinfer(variant: str) -> None:
+    """github.com/AI-Guru/ai_services, 5afca52: in all four compose files, against endless loops."""
+    env = load_recipe(f"qwen3.5-35b{variant}").env
+    assert env["VLLM_USE_FLASHINFER_SAMPLER"] == "0"

@@ -1,0 +1,149 @@
+"""A `vllm serve` line for a shell, taken apart word by word."""
+
+import pytest
+
+from sparkwright.common.errors import PlanError
+from sparkwright.declared.recipe.published.serve_line import beyond_two, fill, parse_line
+from sparkwright.declared.recipe.published.shell import ShellError
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        ("", {}),
+        ("--port 8000 --dtype=auto", {"port": 8000, "dtype": "auto"}),
+        ("--trust-remote-code --no-async-scheduling", {"trust-remote-code": True,
+                                                       "async-scheduling": False}),
+        ("-tp 2 -pp=1 -O3 -q fp8", {"tensor-parallel-size": 2, "pipeline-parallel-size": 1,
+                                    "optimization-level": 3, "quantization": "fp8"}),
+        ("-O 2 -ep", {"optimization-level": 2, "enable-expert-parallel": True}),
+        ("--max_num_seqs 4", {"max-num-seqs": 4}),
+        ("--max-model-len -1 --seed 0", {"max-model-len": -1, "seed": 0}),
+        ("--gpu-memory-utilization 0.80", {"gpu-memory-utilization": 0.8}),
+        ("--max-model-len 256k --x 007 --y 1e3", {"max-model-len": "256k", "x": "007", "y": "1e3"}),
+        ("--served-model-name a b", {"served-model-name": ["a", "b"]}),
+        ("--seed 1 --seed 2", {"seed": 2}),
+        ("--dtype ''", {"dtype": ""}),
+        ("""-sc '{"method": "mtp", "n": 2}'""", {"speculative-config": {"method": "mtp", "n": 2}}),
+        ('''-cc "{\\"mode\\": 3}"''', {"compilation-config": {"mode": 3}}),
+        ("""--middleware '["a"]'""", {"middleware": '["a"]'}),
+        ("--chat-template 'a; b | c'", {"chat-template": "a; b | c"}),
+        (
+            "--compilation-config.cudagraph_mode none --compilation_config.pass.fuse=True",
+            {"compilation-config": {"cudagraph_mode": "none", "pass": {"fuse": True}}},
+        ),
+        ("-cc.mode 3 -cc.pass.fuse=True", {"compilation-config": {"mode": 3,
+                                                                  "pass": {"fuse": True}}}),
+        ("-sc.method mtp -ac.backend=x", {"speculative-config": {"method": "mtp"},
+                                          "attention-config": {"backend": "x"}}),
+        ("-cc '{\"mode\": 3}' -cc.x 1", {"compilation-config": {"mode": 3, "x": 1}}),
+        ("-dcp 2", {"decode-context-parallel-size": 2}),
+    ],
+)  # fmt: skip
+def test_options(words, options):
+    line = parse_line(f"vllm serve owner/name {words}")
+    assert (line.model, line.options) == ("owner/name", options)
+
+
+def test_what_stands_before_it():
+    text = "\nvllm serve owner/name \\\n  --seed 1 \\  \n\t--port 2 \\\n"
+    assert parse_line(text).options == {"seed": 1, "port": 2}
+    assert parse_line("vllm serve --model owner/name --seed 1").model == "owner/name"
+    first = "# why\nexport A=1 B='x y'  # too\n"
+    line = parse_line(first + "C=$X \\\nvllm serve m --seed 1\n# z\n")
+    assert (line.model, line.options) == ("m", {"seed": 1})
+    assert line.variables == {"A": "1", "B": "x y", "C": "$"}
+    assert line.lines == {
+        "env.A": 1, "env.B": 1, "env.C": 2, "checkpoints": 3, "args.seed": 3,
+    }  # fmt: skip
+
+
+def test_what_the_inventory_sets_may_name_machines_of_the_author():
+    options = parse_line('vllm serve m --master-addr "$HEAD_IP" --node-rank 0 --seed 1').options
+    assert options == {"master-addr": True, "node-rank": 0, "seed": 1}
+
+
+def test_lines_of_problems():
+    with pytest.raises(ShellError) as error:
+        parse_line("vllm serve m \\\n  --seed $S \\\n  -zz 1")
+    assert [line for line, _ in error.value.found] == [1, 2]
+    with pytest.raises(ShellError) as error:
+        fill("a\n{b}\n{c}", {})
+    assert [line for line, _ in error.value.found] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "found nothing; expected vllm serve"),
+        ("sglang serve --model-path m", "found sglang serve; expected vllm serve"),
+        ("python3 -m pip install x && vllm serve m", "found python3 -m; expected vllm serve"),
+        ("bash -c 'cd /x'", "found bash -c; expected vllm serve"),
+        ("bash start.sh", "found bash start.sh; expected vllm serve"),
+        ("echo a > /etc/x\nvllm serve m", "found echo a; expected vllm serve"),
+        ("export A=1 | tee x; vllm serve m", "found |; expected one vllm serve line"),
+        ("vllm serve m; touch x", "found ;; expected one vllm serve line"),
+        ("vllm serve $MODEL", "found $MODEL, which a shell expands"),
+        ("vllm serve m && touch x", "found &&; expected one vllm serve line"),
+        ("vllm serve m | tee log", "found |; expected one vllm serve line"),
+        ("vllm serve m 2>/dev/null", "found >; expected one vllm serve line"),
+        ("vllm serve m\n--seed 1", "found a line break without a backslash"),
+        ("vllm serve m \\\n# why\n --seed 1", "expected one vllm serve line and nothing else"),
+        ("vllm serve m --seed $SEED", "found $SEED, which a shell expands"),
+        ("vllm serve m --seed `date`", "found `date`, which a shell expands"),
+        ("vllm serve m 'x", "found a ' that is not closed"),
+        ("vllm serve m x", "found x; expected options after the model"),
+        ("vllm serve --seed 1", "found no model"),
+        ("vllm serve m -zz 1", "found -zz; expected vLLM's long option"),
+        ("vllm serve m -sc '{method: mtp}'", "after -sc; expected JSON"),
+        ("vllm serve m --a.b 1 2", "found --a.b 1 2; expected --option '{JSON}'"),
+        ("vllm serve m --a.b 1 --a.b.c 2", "found --a.b.c 2; expected --option '{JSON}'"),
+        ("vllm serve m --a.b+ 2", "found --a.b+ 2; expected --option '{JSON}'"),
+        ("vllm serve m --a" + ".b" * 9 + " 2", "expected --option '{JSON}'"),
+        ("vllm serve m -zz.a 1", "found -zz.a; expected vLLM's long option"),
+    ],
+)
+def test_what_is_no_serve_line(text, problem):
+    with pytest.raises(PlanError) as error:
+        parse_line(text)
+    assert problem in str(error.value)
+
+
+def test_values_in_a_template():
+    config = '{"method": "mtp", "deep": {"n": 1}}'
+    text = "--a {a} -sc '{config}' --b '{\"x\": {\"y\": 1}}'"
+    filled = fill(text, {"a": 1, "config": config})
+    assert filled == f"--a 1 -sc '{config}' --b '{{\"x\": {{\"y\": 1}}}}'"
+    # Doubled braces are braces.
+    assert fill('-cc \'{{"a":{{"b":{n}}}}}\'', {"n": 3}) == '-cc \'{"a":{"b":3}}\''
+    # A value may hold the keys of others.
+    values = {"n": 2, "size": '{"x": {n}, "y": {max-seqs}, "z": {none}}', "max-seqs": 4}
+    assert fill("-sc '{size}'", values) == """-sc '{"x": 2, "y": 4, "z": {none}}'"""
+
+
+def test_keys_without_a_value():
+    with pytest.raises(PlanError) as error:
+        fill("{a} {b} {c} {b}", {"a": 1, "c": None})
+    assert error.value.problems == (
+        "found {b}; expected it among `defaults`",
+        "found {c}; expected it among `defaults`",
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("-tp 2", None),
+        ("-tp 2 --nnodes 2", None),
+        ("-tp 2 -pp 1 -dp 1", None),
+        ("-tp=3", "found -tp 3; expected 1 or 2"),
+        ("--tensor_parallel_size 8", "found --tensor_parallel_size 8"),
+        ("--tensor-parallel-size '4'", "found --tensor-parallel-size 4"),
+        ("-tp 2 -pp 2", "found -pp 2"),
+        ("-tp 2 --data-parallel-size 2", "found --data-parallel-size 2"),
+        ("--nnodes 4 $X 'not closed", "found --nnodes 4"),
+    ],
+)
+def test_what_makes_a_line_one_for_more_than_two_sparks(words, found):
+    told = beyond_two(f"vllm serve m \\\n  {words}")
+    assert told is None if found is None else told[0] == 1 and told[1].startswith(found)

@@ -1,0 +1,248 @@
+"""The gateway: where it may be, what it serves, and what its files say."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sparkwright.common.errors import PlanError
+from sparkwright.common.render import render
+from sparkwright.declared.fleet.check import unsupported
+from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.door.gateway.files import configuration, reachable
+from sparkwright.door.gateway.gateway import doors, served, upstreams
+from sparkwright.run.inventory.groups import load
+from tests.makers.gateway import FILES, SPARKS, fleet_of, setting, upstream, written
+from tests.unit.unplaced import unplaced
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("{spark: spark-z}", ".spark: found spark-z; did you mean 'spark-c'?"),
+        ("{port: 4000}", ": found no host; expected the name of a Spark, such as {spark: spark-a}"),
+        ("{spark: spark-a, ssh_user: x}", ": found spark and ssh_user; expected one or the other"),
+        ("{spark: spark-a, local: true}", ": found spark and local; expected one or the other"),
+        ("{spark: spark-a, port: 8000}", ".port: found 8000, the port of replica chat-a;"),
+        ("{spark: spark-a, port: 29503}", ".port: found 29503; expected another than 29500 to"),
+        ("{spark: spark-a, port: 9100}", ".port: found 9100; expected another than 29500 to"),
+        ("{spark: spark-a, port: 80}", ".port: found 80; expected a TCP port from 1024 to 65535"),
+        ("{ssh_hostname: 192.0.2.2}", ": found the address of spark-b; expected {spark: spark-b}"),
+        ("{local: true}", ": found the address of spark-c; expected {spark: spark-c}"),
+        ("{ssh_hostname: x, local: true}", ": found local: true and ssh_hostname; expected one or"),
+        ("{spark: spark-a, hardware: gb10}", ".hardware: found an unknown key"),
+    ],
+)
+def test_a_gateway_that_cannot_be(tmp_path: Path, line: str, expected: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        fleet_of(tmp_path, f"{SPARKS}gateway: {line}\n")
+    (problem,) = unplaced(caught.value.problems, tmp_path / "sparks.yaml")
+    assert problem.startswith(f"gateway{expected}")
+
+
+def test_a_gateway_leaves_a_spark_its_ssh(tmp_path: Path) -> None:
+    text = SPARKS.replace("192.0.2.2", "192.0.2.2, ssh_port: 2222")
+    with pytest.raises(PlanError, match=r"gateway\.port: found 2222; .* by which pyinfra"):
+        fleet_of(tmp_path, f"{text}gateway: {{spark: spark-b, port: 2222}}\n")
+
+
+def test_a_gateway_needs_replicas(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="gateway: found no replicas; expected at least one"):
+        fleet_of(tmp_path, "sparks: {a: {}}\ngateway: {spark: a}\n")
+
+
+def test_a_spark_cannot_have_the_name_of_the_gateways_host(tmp_path: Path) -> None:
+    text = SPARKS.replace("spark-b", "gateway")
+    assert fleet_of(tmp_path, f"{text}gateway: {{spark: gateway}}\n").gateway
+    with pytest.raises(PlanError, match=r"sparks\.gateway: found a name that the gateway's host"):
+        fleet_of(tmp_path, f"{text}gateway: {{ssh_hostname: 192.0.2.9}}\n")
+
+
+def test_one_name_stands_for_one_model(tmp_path: Path) -> None:
+    text = SPARKS.replace("qwen3.6-35b-nvidia-mtp", "qwen3.6-35b-fp8")
+    recipes = {name: load_recipe(name) for name in ("qwen3.6-35b-nvidia", "qwen3.6-35b-fp8")}
+    assert unsupported(fleet_of(tmp_path, text), recipes) == []
+    (problem,) = unsupported(fleet_of(tmp_path, f"{text}gateway: {{spark: spark-a}}\n"), recipes)
+    assert problem.startswith(f"{tmp_path}/sparks.yaml: replicas.chat-b.recipe: found qwen3.6-35b-")
+    assert "serves Qwen/Qwen3.6-35B-A3B-FP8 as qwen3.6-35b; expected nvidia/Qwen3.6-" in problem
+    with pytest.raises(PlanError, match="in replica chat-a, or another served name"):
+        load(tmp_path / "sparks.yaml")
+
+
+def test_the_gateways_host_is_alone_in_its_run_and_in_no_other(tmp_path: Path) -> None:
+    on_a_spark = written(tmp_path, f"{SPARKS}gateway: {{spark: spark-a}}\n")
+    data = {"spark": "spark-a", "fleet": str(on_a_spark)}
+    data |= {"ssh_hostname": "192.0.2.1", "ssh_user": "nvidia"}
+    host = [("spark-a", data)]
+    assert load(on_a_spark, gateway=True) == {"gateway": host, "sparks": host}
+
+    apart = written(tmp_path, f"{SPARKS}gateway: {{ssh_hostname: 192.0.2.9}}\n")
+    data = {"spark": None, "fleet": str(apart), "ssh_hostname": "192.0.2.9"}
+    assert load(apart, gateway=True) == {"gateway": [("gateway", data)]}
+    assert set(load(apart)) == {"sparks", "chat-a", "chat-b", "spark-c"}
+
+    with pytest.raises(PlanError, match="found no gateway; expected where it is to run"):
+        load(written(tmp_path, SPARKS), gateway=True)
+
+
+def test_doors_as_the_gateways_host_reaches_them(tmp_path: Path) -> None:
+    own = fleet_of(tmp_path, f"{SPARKS}gateway: {{ssh_hostname: 192.0.2.9}}\n")
+    beside = fleet_of(tmp_path, f"{SPARKS}gateway: {{spark: spark-a}}\n")
+    far = {"chat-a": "http://192.0.2.1:8000", "chat-b": "http://192.0.2.2:8001"}
+    assert doors(own, setting()) == far
+    assert doors(beside, setting()) == far | {"chat-a": "http://127.0.0.1:8000"}
+    # A certificate is made out to a name, which loopback does not have.
+    secured = {name: url.replace("http", "https") for name, url in far.items()}
+    assert doors(beside, setting(tls_certificate="c.pem", tls_key="c.pem")) == secured
+    # The site's own has it.
+    by_own = secured | {"chat-a": "https://127.0.0.1:8000"}
+    assert doors(beside, setting(tls="own")) == by_own
+    six = doors(own, setting(bind="fd00::1"))
+    assert six["chat-a"] == "http://[fd00::1]:8000"
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"bind": "127.0.0.1"}, "found bind 127.0.0.1, where only spark-b itself reaches the door"),
+        ({}, "found spark-b with local: true, whose address the gateway cannot know"),
+    ],
+)
+def test_a_door_that_the_gateway_cannot_reach(
+    tmp_path: Path, values: Mapping[str, str], expected: str
+) -> None:
+    text = SPARKS.replace("spark-c: {local: true}", "spark-c: {}")
+    if not values:
+        text = text.replace("spark-b: {ssh_hostname: 192.0.2.2}", "spark-b: {local: true}")
+    fleet = fleet_of(tmp_path, f"{text}gateway: {{spark: spark-a}}\n")
+    with pytest.raises(PlanError) as caught:
+        doors(fleet, setting(**values))
+    assert [expected in problem for problem in caught.value.problems] == [True]
+
+
+def test_profiles_and_presets_stand_beside_the_served_names() -> None:
+    names = {
+        each.name: each for each in served([upstream("a", "qwen36", "qwen36-fast", "qwen36-deep")])
+    }
+    assert list(names) == [
+        "qwen36",
+        "qwen36-thinking-general",
+        "qwen36-thinking-coding",
+        "qwen36-instruct-general",
+        "qwen36-instruct-reasoning",
+        "qwen36-fast",
+        "qwen36-deep",
+    ]
+    assert names["qwen36"].sampling == {}
+    assert names["qwen36-fast"].sampling == {"temperature": 0.0, "top_p": 1.0}
+    assert names["qwen36-deep"].sampling == {
+        "temperature": 0.7,
+        "top_p": 0.95,
+        "top_k": 64,
+        "repetition_penalty": 1.05,
+    }
+    coding, reasoning = names["qwen36-thinking-coding"], names["qwen36-instruct-reasoning"]
+    assert coding.sampling == {
+        **{"top_k": 20, "min_p": 0.0, "repetition_penalty": 1.0},
+        **{"temperature": 0.6, "top_p": 0.95, "presence_penalty": 0.0},
+        "chat_template_kwargs": {"enable_thinking": True},
+    }
+    assert reasoning.sampling["chat_template_kwargs"] == {"enable_thinking": False}
+    assert (coding.thinks, coding.both_modes) == (True, False)
+    assert (names["qwen36-fast"].thinks, names["qwen36-fast"].both_modes) == (True, True)
+
+
+def test_a_model_without_both_modes_has_its_own_names_only() -> None:
+    (only,) = served([upstream("a", "coder", checkpoint="Qwen/Qwen3-Coder-Next")])
+    assert (only.name, only.thinks) == ("coder", False)
+
+
+def test_a_name_that_a_recipe_serves_is_no_profile() -> None:
+    other = upstream("b", "x-thinking-general", checkpoint="other/Model")
+    names = {each.name: each for each in served([upstream("a", "x"), other])}
+    assert names["x-thinking-general"].upstreams == (other,)
+    assert names["x-thinking-general"].sampling == {}
+
+
+def test_the_shortest_context_counts() -> None:
+    replicas = [upstream("a", "x"), upstream("b", "x", context=32768)]
+    assert served(replicas)[0].context == 32768
+    assert served([*replicas, upstream("c", "x", context=None)])[0].context is None
+
+
+def test_each_replica_of_a_name_is_asked_for_the_engines_own(tmp_path: Path) -> None:
+    fleet = fleet_of(tmp_path, f"{SPARKS}gateway: {{spark: spark-a}}\n")
+    recipes = {name: load_recipe(name) for name in fleet.recipes}
+    replicas = upstreams(fleet, recipes)
+    models = yaml.safe_load(configuration(replicas, doors(fleet, setting())))["model_list"]
+    first, second = (each for each in models if each["model_name"] == "qwen3.6-35b")
+    assert first["litellm_params"]["api_base"] == "http://127.0.0.1:8000/v1"
+    assert first["litellm_params"]["api_key"] == "os.environ/DOOR_KEY"
+    assert second["litellm_params"]["api_key"] == "none"
+    assert {each["litellm_params"]["model"] for each in models} == {"hosted_vllm/qwen3.6-35b"}
+    ids = [each["model_info"]["id"] for each in models]
+    assert len(set(ids)) == len(ids) == 10
+
+
+def test_each_replica_of_a_name_is_tried_and_an_only_one_twice() -> None:
+    replicas = [*(upstream(each, "tiny") for each in "abc"), upstream("d", "only")]
+    urls = dict.fromkeys("abcd", "http://127.0.0.1:8000")
+    models = yaml.safe_load(configuration(replicas, urls))["model_list"]
+    found = {each["model_name"]: each["litellm_params"]["num_retries"] for each in models}
+    assert (found["tiny"], found["only"]) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "expected"),
+    [
+        (["192.0.2.7", "127.0.0.1", "192.0.2.7"], ["127.0.0.1", "192.0.2.7"]),
+        (["[2001:db8::1]", "[fe80::1%eth0]"], ["2001:db8::1", "fe80::1"]),
+        (["spark-a.lan", "203.0.113.9"], ["localhost", "10.0.0.0/8", "203.0.113.9"]),
+    ],
+)
+def test_the_gateway_reaches_doors_and_no_public_address_else(
+    hosts: list[str], expected: list[str]
+) -> None:
+    found = reachable(f"http://{host}:8000" for host in hosts)
+    assert [each for each in found if each in expected] == expected
+    assert len(found) == len(expected) or "localhost" in found
+
+
+def test_the_unit_trusts_certificates_only_where_there_are_some() -> None:
+    plain = render(FILES / "gateway.service", root="/r", trusted=False, doors=["192.0.2.1"])
+    start = "ExecStart=/r/gateway/env/bin/python -B /r/gateway/gateway /r/gateway/config.yaml"
+    assert f"{start}\n" in plain
+    assert "SSL_CERT_FILE" not in plain
+    secured = render(FILES / "gateway.service", root="/r", trusted=True, doors=["192.0.2.1"])
+    assert "Environment=SSL_CERT_FILE=%t/gateway/doors.pem\n" in secured
+    assert len(secured.splitlines()) == len(plain.splitlines()) + 2
+
+
+def test_replicas_that_do_not_chat_have_no_sampling_and_no_profiles(tmp_path: Path) -> None:
+    text = """\
+sparks: {spark-a: {}, spark-b: {}, spark-c: {}}
+replicas:
+  chat: {recipe: qwen3.8-27b-nvidia, sparks: [spark-a]}
+  texts: {recipe: qwen3-embedding-0.6b, sparks: [spark-b]}
+  ranks: {recipe: qwen3-reranker-0.6b, sparks: [spark-c]}
+gateway: {spark: spark-a}
+"""
+    fleet = fleet_of(tmp_path, text)
+    found = upstreams(fleet, {name: load_recipe(name) for name in fleet.recipes})
+    aliases = served(found)
+    # Qwen's advice for the modes of Qwen3.8 is not known here.
+    assert [(each.name, each.answers, each.both_modes) for each in aliases] == [
+        ("qwen3.8-27b", "chat", True),
+        ("qwen3-embedding-0.6b", "embeddings", False),
+        ("qwen3-reranker-0.6b", "scores", False),
+    ]
+    urls = {each.replica: f"http://{each.replica}:8000" for each in found}
+    _, texts, ranks = yaml.safe_load(configuration(found, urls))["model_list"]
+    assert texts["litellm_params"] == {
+        "model": "hosted_vllm/qwen3-embedding-0.6b",
+        "api_base": "http://texts:8000/v1",
+        "api_key": "os.environ/DOOR_KEY",
+        "num_retries": 1,
+    }
+    assert (texts["model_info"]["mode"], ranks["model_info"]["mode"]) == ("embedding", "rerank")

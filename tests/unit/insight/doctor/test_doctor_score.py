@@ -1,0 +1,78 @@
+"""The doctor's score: the corpus' form, its split, and the figures that the page has."""
+
+import re
+from collections import Counter
+
+import pytest
+
+from sparkwright.insight.doctor.diagnosis import diagnose
+from sparkwright.plan.causes.log_causes import causes
+from tests.doctor_score.__main__ import figures
+from tests.doctor_score.corpus import (
+    FRESH_SCORED,
+    FRESH_WORKING,
+    LAST_SCORED,
+    PARTS,
+    PROJECT,
+    SCORED,
+    THIRD_SCORED,
+    THIRD_WORKING,
+    WORKING,
+    load,
+)
+from tests.doctor_score.score import checkup, score
+
+CASES = {part: load(part) for part in PARTS}
+EVERY = [case for part in PARTS for case in CASES[part]]
+THREAD = re.compile(
+    r"https://\S+|[\w.-]+/[\w.-]+(#\d+|@[0-9a-f]{7,40}|: .+)( \(.+\))?|tests/unit/logs/\S+\.log"
+)
+
+
+def test_every_case_has_a_thread_and_shows_something() -> None:
+    names = Counter(case.name for case in EVERY)
+    assert [name for name, count in names.items() if count > 1] == []
+    assert [case.name for case in EVERY if not THREAD.fullmatch(case.thread)] == []
+    assert [case.name for case in EVERY if not (case.log or case.kernel or case.readings)] == []
+    assert not [line for case in EVERY for line in (*case.log, *case.kernel) if "\n" in line]
+
+
+def test_no_thread_was_collected_twice() -> None:
+    threads = [
+        {re.sub(r" \(.*\)$", "", case.thread) for part in pair for case in CASES[part]}
+        for pair in (
+            (WORKING, SCORED),
+            (FRESH_WORKING, FRESH_SCORED),
+            (THIRD_WORKING, THIRD_SCORED),
+            (LAST_SCORED,),
+        )
+    ]
+    assert max(Counter(each for found in threads for each in found).values()) == 1
+
+
+@pytest.mark.parametrize("part", [part for part in PARTS if part != LAST_SCORED])
+def test_the_seed_draws_the_same_parts_again(part: str) -> None:
+    """Nobody has written entries with the last part: all of it is scored."""
+    drawn = part.removeprefix("fresh_").removeprefix("third_")
+    assert [case.name for case in CASES[part] if case.part != drawn] == []
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_page_has_the_present_figures(part: str) -> None:
+    """Whoever makes the doctor worse has to write so; there is no false alarm."""
+    page = " ".join((PROJECT / "docs" / "doctor.md").read_text().split())
+    found = score(CASES[part])
+    assert figures(found) in page
+    assert found.alarms == ()
+
+
+def test_the_readme_counts_the_causes() -> None:
+    assert f"{len(causes())} known causes so far" in (PROJECT / "README.md").read_text()
+
+
+def test_half_a_log_is_no_error() -> None:
+    for case in CASES[WORKING] + CASES[FRESH_WORKING]:
+        for line in (*case.log, *case.kernel):
+            half = checkup(case)
+            found = diagnose(type(half)(**{**vars(half), "log": (line[: len(line) // 2],)}))
+            assert {each.name for each in found} <= causes().keys()

@@ -1,0 +1,88 @@
+"""What a run says at its end."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from sparkwright.declared.recipe.recipe import Answers
+from sparkwright.insight.status.ending import ServedReplica, ending
+
+CHAT = ServedReplica("chat", "http://10.0.0.5:8000", ("qwen3.6-35b", "qwen"), keyed=True)
+INVENTORY = Path("inventory/sparks.yaml")
+
+
+@pytest.fixture(autouse=True)
+def pyinfra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SPARKWRIGHT_PROGRAM", "SPARKWRIGHT_LINE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def said(serving: ServedReplica, changed: bool = True, inventory: Path = INVENTORY) -> str:
+    return "\n".join(ending([serving], inventory, changed))
+
+
+def question(text: str) -> list[str]:
+    begin = text.index("curl ")
+    return shlex.split(text[begin : text.index("\n\n", begin)].replace("\\\n", " "))
+
+
+def test_address_and_names_come_first() -> None:
+    first = said(CHAT).splitlines()[0]
+    assert first == "chat serves qwen3.6-35b, qwen at http://10.0.0.5:8000/v1"
+    assert said(CHAT, changed=False).splitlines() == [first, "Nothing was changed."]
+
+
+def test_the_question_is_a_line_for_a_shell() -> None:
+    words = question(said(CHAT))
+    assert words[:2] == ["curl", "http://10.0.0.5:8000/v1/chat/completions"]
+    assert "Authorization: Bearer $(sparkwright keys show)" in words
+    assert json.loads(words[-1])["model"] == "qwen3.6-35b"
+
+
+def test_a_door_without_a_key_names_none() -> None:
+    text = said(ServedReplica("chat", "http://10.0.0.5:8000", ("m",), keyed=False))
+    assert "keys" not in text
+    assert "Authorization" not in text
+
+
+def test_a_certificate_of_the_site_is_named() -> None:
+    tls = ServedReplica("chat", "https://a:8000", ("m",), True, "inventory/sparks.tls/ca.crt")
+    assert "curl --cacert inventory/sparks.tls/ca.crt https://a:8000/v1/" in said(tls)
+
+
+def test_it_names_commands_in_the_form_that_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "Next: sparkwright verify " in said(CHAT)
+    with monkeypatch.context() as typed:
+        typed.setattr(sys, "argv", ["/bin/pyinfra", "inventory/lab.py", "deploys/spark.py"])
+        other = said(CHAT, inventory=Path("inventory/lab.yaml"))
+    assert "sparkwright -i lab keys show" in other
+    assert "sparkwright -i lab openclaw --into" in other
+    assert "Next: sparkwright -i lab verify " in other
+    assert "pyinfra inventory/lab.py deploys/status.py" in other
+    monkeypatch.setenv("SPARKWRIGHT_PROGRAM", "uv run sparkwright -i staging")
+    text = said(CHAT)
+    assert "$(uv run sparkwright -i staging keys show)" in text
+    assert "Next: uv run sparkwright -i staging verify " in text
+
+
+@pytest.mark.parametrize(
+    ("answers", "path", "field"),
+    [("embeddings", "/v1/embeddings", "input"), ("scores", "/v1/rerank", "documents")],
+)
+def test_one_that_does_not_chat_is_asked_for_what_it_answers(
+    answers: Answers, path: str, field: str
+) -> None:
+    texts = ServedReplica("texts", "http://10.0.0.5:8001", ("t",), keyed=False, answers=answers)
+    text = said(texts)
+    words = question(text)
+    assert words[1] == f"http://10.0.0.5:8001{path}"
+    assert json.loads(words[-1]).keys() >= {"model", field}
+    assert "OpenClaw" not in text
+    assert "Open WebUI" not in text
+    # Beside one that chats, that one is the example.
+    both = "\n".join(ending([texts, CHAT], INVENTORY, changed=True))
+    assert "texts serves t at http://10.0.0.5:8001/v1" in both
+    assert "curl http://10.0.0.5:8000/v1/chat/completions" in both

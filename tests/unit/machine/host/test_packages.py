@@ -1,0 +1,89 @@
+"""What apt says, in words for people; a connection that breaks while it is at work."""
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+from paramiko import SSHException
+from pyinfra.api import operation
+from pyinfra.api.command import PyinfraCommand
+
+from sparkwright.machine.host.operations import packages
+from sparkwright.machine.host.operations.packages import install
+from sparkwright.machine.host.packages import failure, parse_attempt, waiting
+from tests.unit.driven import fake_host
+
+
+@operation()
+def installed(**arguments: Any) -> Generator[PyinfraCommand]:
+    """Have a package."""
+    yield install("earlyoom", **arguments)
+
+
+@pytest.mark.parametrize(
+    ("lines", "held"),
+    [
+        (
+            [
+                "/var/lib/dpkg/lock-frontend",
+                "812",
+                "unattended-upgr",
+                "unattended-upgrades.service",
+            ],
+            "/var/lib/dpkg/lock-frontend is held by unattended-upgr (pid 812, "
+            "unattended-upgrades.service)",
+        ),
+        (["/var/lib/apt/lists/lock", "7", "apt"], "/var/lib/apt/lists/lock is held by apt (pid 7)"),
+        (["dpkg's lock", "", "another program"], "dpkg's lock is held by another program"),
+    ],
+)
+def test_who_holds_a_lock(lines: list[str], held: str) -> None:
+    attempt = parse_attempt(["@@held", *lines])
+    assert attempt.held == held
+    assert not attempt.done
+    assert waiting(held, 95, 1800) == (
+        f"waiting for apt: {held}, for 1 min 35 s (up to 30 min 0 s: apt_patience_seconds)"
+    )
+
+
+def test_an_answer_without_an_end_is_none() -> None:
+    with pytest.raises(ValueError, match="apt's exit status is unknown: found updated"):
+        parse_attempt(["@@updated", "W: x"])
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ("E: Conflicting values set for option Signed-By regarding source x", "disagree"),
+        ("E: The list of sources could not be read.", "disagree"),
+        ("E: dpkg was interrupted, you must manually run", "`sudo dpkg --configure -a`"),
+        ("dpkg: error processing package nvidia-dkms (--configure):", "`sudo dpkg --configure"),
+        ("E: Unmet dependencies. Try 'apt --fix-broken install'", "--fix-broken install"),
+        ("E: Unable to locate package earlyoom", "No source has it"),
+        ("E: Failed to fetch http://a Temporary failure resolving 'a'", "check the network"),
+        ("E: You don't have enough free space in /var/cache/apt/archives/.", "`df -h`"),
+        ("E: Something else", "Then run again"),
+    ],
+)
+def test_what_apt_cannot_do_comes_with_a_remedy(said: str, remedy: str) -> None:
+    told = failure("earlyoom", [said])
+    assert told.startswith(f"earlyoom is not installed: {said}")
+    assert remedy in told
+
+
+def test_a_connection_that_breaks_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any) -> None:
+        raise SSHException("SSH session not active")
+
+    monkeypatch.setattr(packages, "run_now", broken)
+    assert not fake_host(root="/r").run(installed).did_succeed()
+    assert "run again to wait for it" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+def test_what_is_there_already_takes_no_apt() -> None:
+    host = fake_host({"import ensurepip": "yes"}, root="/r")
+    assert host.run(installed, unless="python3 -c 'import ensurepip'").did_succeed()
+    assert "apt-get" not in "".join(host.scripts())

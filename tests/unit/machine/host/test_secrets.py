@@ -1,0 +1,99 @@
+"""Secrets: on this machine for files and modes, on a fake host for what travels how."""
+
+import getpass
+import logging
+from pathlib import Path
+
+import pytest
+from pyinfra.api import HiddenValue, StringCommand
+
+from sparkwright.machine.host.operations.secrets import hub_token, secret_file
+from tests.unit.driven import fake_host, said_of_file, this_machine
+
+TOKEN = "hf_" + "s3cret" * 5
+ROOT = "/r"
+
+needs_root = pytest.mark.skipif(getpass.getuser() != "root", reason="the file belongs to root")
+
+
+@needs_root
+def test_writes_a_file_that_only_root_reads_once(tmp_path: Path) -> None:
+    path = tmp_path / "a token"
+    arguments = {"path": str(path), "content": HiddenValue(f"{TOKEN}\n")}
+    assert this_machine().run(secret_file, **arguments).did_change()
+    assert path.read_text() == f"{TOKEN}\n"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert not this_machine().run(secret_file, **arguments).did_change()
+    path.chmod(0o644)
+    assert this_machine().run(secret_file, **arguments).did_change()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@needs_root
+def test_what_is_not_to_be_is_removed_once(tmp_path: Path) -> None:
+    path = tmp_path / "a key"
+    path.write_text("s3cret\n")
+    (tmp_path / "a key.new").write_text("s3cret\n")
+    assert this_machine().run(secret_file, path=str(path), content=None).did_change()
+    assert list(tmp_path.iterdir()) == []
+    assert not this_machine().run(secret_file, path=str(path), content=None).did_change()
+    path.mkdir()
+    assert this_machine().run(secret_file, path=str(path), content=None).did_error()
+
+
+@needs_root
+def test_what_fails_its_proof_leaves_the_previous_one(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("previous\n")
+    proof = StringCommand(f"grep -q wanted {path}.new || {{ echo refused >&2; exit 1; }}")
+    result = this_machine().run(
+        secret_file, path=str(path), content=HiddenValue("bad\n"), proof=proof
+    )
+    assert result.did_error()
+    assert result.stderr == "refused"
+    assert [file.name for file in tmp_path.iterdir()] == ["token"]
+    assert path.read_text() == "previous\n"
+    proof = StringCommand(f"grep -q wanted {path}.new")
+    result = this_machine().run(
+        secret_file, path=str(path), content=HiddenValue("wanted\n"), proof=proof
+    )
+    assert result.did_change()
+    assert path.read_text() == "wanted\n"
+
+
+def test_the_token_is_in_stdin_and_nowhere_else(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    spark = fake_host()
+    token = HiddenValue(f" {TOKEN}\r\n")
+    # Without a name, pyinfra prints the arguments: not even that tells it.
+    result = spark.run(hub_token, root=ROOT, endpoint="http://hub.invalid", token=token)
+    assert result.did_change()
+    assert [stdin for _, stdin in spark.commands if stdin] == [f"{TOKEN}\n"]
+    assert not any(TOKEN in script for script in spark.scripts())
+    assert TOKEN not in caplog.text
+    proof = spark.scripts()[-1]
+    assert "HF_ENDPOINT=http://hub.invalid HF_TOKEN_PATH=/r/secrets/hf-token.new" in proof
+
+
+def test_a_token_in_place_is_not_proved_again() -> None:
+    there = said_of_file("/r/secrets/hf-token", f"{TOKEN}\n", "600")
+    spark = fake_host({"sha256sum": there})
+    arguments = {"root": ROOT, "endpoint": "http://hub.invalid", "token": HiddenValue(TOKEN)}
+    assert not spark.run(hub_token, **arguments).did_change()
+    assert len(spark.commands) == 1
+
+
+def test_without_a_token_downloads_are_anonymous(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    spark = fake_host({"sha256sum": "none\tNo such file or directory\t/r/secrets/hf-token"})
+    arguments = {"root": ROOT, "endpoint": "http://hub.invalid", "token": None}
+    assert not spark.run(hub_token, **arguments).did_change()
+    assert "downloads are anonymous, and limited in rate" in caplog.text
+    caplog.clear()
+    spark = fake_host({"sha256sum": said_of_file("/r/secrets/hf-token", "x", "600")})
+    assert not spark.run(hub_token, **arguments).did_change()
+    assert "anonymous" not in caplog.text
+    # By `hf_token = "none"`.
+    assert spark.run(hub_token, **arguments, keep=False).did_change()
+    assert spark.scripts()[-1] == "rm -f /r/secrets/hf-token /r/secrets/hf-token.new"
+    assert "downloads are anonymous" in caplog.text

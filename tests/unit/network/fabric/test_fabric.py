@@ -1,0 +1,161 @@
+"""The fabric's plan, and what stands between a Spark and its fabric."""
+
+from dataclasses import replace
+from ipaddress import IPv4Interface, IPv4Network
+
+import pytest
+import yaml
+
+from sparkwright.declared.fleet.fabric_plan import arp_settings, fabric_plan, netplan_text
+from sparkwright.network.fabric.cabling import common_port, switched_off
+from sparkwright.network.fabric.check import fabric_findings, is_in_force
+from sparkwright.network.fabric.state import Route
+from tests.makers.fabric import (
+    GB10,
+    PLAN,
+    PORT_0,
+    PORT_1,
+    RANKS,
+    SUBNETS,
+    UNPLUGGED,
+    UP,
+    A,
+    B,
+    found,
+    set_up,
+    spark,
+)
+
+
+def test_the_numbers_follow_the_names_and_not_the_ranks():
+    other = fabric_plan("spark-b", RANKS, SUBNETS, 9000, 80)
+    assert PLAN.addresses == ("192.168.100.11", "192.168.101.11")
+    assert PLAN.peer_addresses == ("192.168.100.12", "192.168.101.12")
+    assert other == PLAN.of_peer
+    assert fabric_plan("spark-a", RANKS[::-1], SUBNETS, 9000, 80) == PLAN
+
+
+def test_netplan_has_both_twins_and_no_renderer():
+    network = yaml.safe_load(netplan_text(PLAN, PORT_0))["network"]
+    assert list(network) == ["version", "ethernets"]
+    assert list(network["ethernets"]) == list(PORT_0)
+    assert network["ethernets"][B] == {
+        "optional": True,
+        "dhcp4": False,
+        "dhcp6": False,
+        "accept-ra": False,
+        "link-local": [],
+        "mtu": 9000,
+        "addresses": ["192.168.101.11/24"],
+    }
+
+
+def test_two_sparks_from_the_factory_are_fit():
+    assert found(spark()) == []
+    assert common_port(GB10, spark(), spark(2)) == PORT_0
+
+
+def test_of_two_cables_the_one_without_the_default_route_is_the_fabric():
+    both = spark(**dict.fromkeys(PORT_1, UP))
+    assert common_port(GB10, both, spark(2)) == PORT_0
+    assert common_port(GB10, both, both) == PORT_0
+    lan_on_0 = replace(both, routes=(Route(A, None),))
+    assert common_port(GB10, lan_on_0, both) == PORT_1
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        (spark(**dict.fromkeys((A, B), UNPLUGGED)), "spark-a has no ConnectX port with a link"),
+        (spark(**{B: UNPLUGGED}), f"{A} has a link but {B} has no link. Reboot both"),
+        (spark(**{A: None}), f"{B} has a link but {A} is missing. Reboot both"),
+        (spark(**dict.fromkeys((*PORT_0, *PORT_1))), "has none of the ConnectX interfaces"),
+        (
+            spark(**dict.fromkeys(PORT_0, UNPLUGGED), **dict.fromkeys(PORT_1, UP)),
+            f"in port 0 of spark-b ({A} and {B}), but in port 1 of spark-a ({' and '.join(PORT_1)})"
+            ". Move the cable of spark-a to port 0",
+        ),
+        (replace(spark(), routes=(Route(A, None),)), f"the default route leaves by {A}"),
+        (
+            replace(spark(), addresses=(("wlP9s9", IPv4Interface("192.168.101.7/24")),)),
+            "192.168.101.0/24 is in use: wlP9s9 has 192.168.101.7/24. Give `fabric_subnets`",
+        ),
+        (
+            replace(spark(), routes=(Route("tun0", IPv4Network("192.168.0.0/16")),)),
+            "192.168.100.0/24 is in use: tun0 has a route to 192.168.0.0/16",
+        ),
+    ],
+)
+def test_an_error_names_what_was_found_and_the_remedy(own, message):
+    told = found(own)
+    assert told[0].startswith("error: ")
+    assert message in told[0]
+
+
+def test_the_other_spark_hears_of_different_ports_in_the_same_words():
+    moved = spark(2, **dict.fromkeys(PORT_0, UNPLUGGED), **dict.fromkeys(PORT_1, UP))
+    assert found(spark(), moved) == [
+        str(finding) for finding in fabric_findings(PLAN.of_peer, GB10, moved, spark())
+    ]
+
+
+def test_a_slow_link_and_missing_rdma_are_warnings():
+    slow = spark(**{A: replace(UP, speed=100_000)})
+    assert found(slow) == [
+        f"warning: {A} has a link of 100 Gb/s, expected 200. "
+        "The cable, or a switch between, is of the slower kind"
+    ]
+    (told,) = found(replace(spark(), rdma={}))
+    assert told.startswith("warning: ")
+    assert "NCCL will use TCP" in told
+
+
+def test_a_port_that_is_switched_off_may_have_a_cable():
+    off = spark(**{B: replace(UNPLUGGED, up=False)})
+    assert switched_off(GB10, off) == [B]
+    assert switched_off(GB10, spark()) == []
+
+
+def test_the_fabric_is_in_force_when_file_addresses_mtu_and_link_are_right():
+    own = set_up(PORT_0)
+    assert is_in_force(PLAN, PORT_0, own)
+    assert found(own) == []
+    assert not is_in_force(replace(PLAN, mtu=1500), PORT_0, own)
+    twin = own.netdevs[B]
+    for changed in (
+        set_up(PORT_0, "network: {}"),
+        replace(own, addresses=own.addresses[:1]),
+        replace(own, netplan=(replace(own.netplan[0], mode="root:644"),)),
+        replace(own, netdevs=own.netdevs | {B: replace(twin, mtu=1500)}),
+        replace(own, netdevs=own.netdevs | {B: replace(twin, carrier=False)}),
+    ):
+        assert not is_in_force(PLAN, PORT_0, changed)
+
+
+def test_our_own_addresses_in_the_port_of_before_are_not_foreign():
+    moved = set_up(PORT_1)
+    told = found(moved)
+    assert told == []
+    assert common_port(GB10, moved, spark(2)) == PORT_0
+
+
+def test_a_second_cable_does_not_move_a_fabric_that_is_set_up():
+    both = dict.fromkeys(PORT_0 + PORT_1, UP)
+    pair = [replace(spark(number, **both), netplan=set_up(PORT_1).netplan) for number in (1, 2)]
+    assert common_port(GB10, *pair) == PORT_1
+
+
+def test_interfaces_that_have_gone_are_not_in_force():
+    """DGX OS takes the card off the bus when the cable is pulled out; our file stays."""
+    gone = replace(set_up(PORT_0), netdevs={})
+    assert not is_in_force(PLAN, PORT_0, gone)
+    assert "until it clicks" in found(gone)[0]
+
+
+def test_each_twin_answers_for_its_own_address_only():
+    assert arp_settings(("a", "b")) == {
+        "net.ipv4.conf.a.arp_ignore": "1",
+        "net.ipv4.conf.a.arp_announce": "2",
+        "net.ipv4.conf.b.arp_ignore": "1",
+        "net.ipv4.conf.b.arp_announce": "2",
+    }

@@ -1,0 +1,251 @@
+"""The lines that run an engine, and their way through a shell."""
+
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sparkwright.common.errors import PlanError
+from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.plan.release.command import (
+    Place,
+    docker_run,
+    environment,
+    serve_arguments,
+    shell_lines,
+)
+from tests.clock import patience
+from tests.commands import sparkwright
+from tests.makers.recipe import good, put
+from tests.makers.release import NASTY
+
+# What an engine of one Spark has whatever its recipe says.
+ALONE = {
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_MEDIA_URL_ALLOW_REDIRECTS": "0",
+    "VLLM_HOST_IP": "127.0.0.1",
+    "GLOO_SOCKET_IFNAME": "lo",
+    "NCCL_SOCKET_IFNAME": "lo",
+}
+
+
+def through_shell(text: str, folder: Path) -> list[str]:
+    """The words that a real shell makes of a text."""
+    shell = subprocess.run(
+        ["sh", "-c", f"printf '%s\\0' {text}"],
+        cwd=folder,
+        capture_output=True,
+        check=True,
+        timeout=patience(),
+    )
+    assert list(folder.iterdir()) == []
+    return shell.stdout.decode().split("\0")[:-1]
+
+
+def recipe_with(folder: Path, **changes: object) -> Recipe:
+    folder.mkdir()
+    put(folder, {**good(), **changes})
+    return load_recipe("try", folder)
+
+
+def options(words: list[str]) -> dict[str, list[str]]:
+    """Options of a command with their values."""
+    found: dict[str, list[str]] = {}
+    for word in words:
+        if word.startswith("--"):
+            found[word] = []
+        elif found:
+            list(found.values())[-1].append(word)
+    return found
+
+
+@pytest.mark.parametrize("word", NASTY)
+def test_a_word_comes_out_of_a_shell_as_it_went_in(tmp_path: Path, word: str) -> None:
+    words = ["a", "--b", word, word + word, f"--{word}"]
+    assert through_shell(shell_lines(words), tmp_path) == words
+
+
+def test_random_words_come_out_of_a_shell_as_they_went_in(tmp_path: Path) -> None:
+    chance = random.Random(20261121)
+    alphabet = "ab01 \t'\"\\$`;&|<>()[]{}*?!#~=%^,.:/-_@+\u00e9\n"
+    for _ in range(200):
+        words = [
+            "".join(chance.choices(alphabet, k=chance.randrange(12)))
+            for _ in range(chance.randrange(1, 8))
+        ]
+        breaks = chance.sample(range(1, 9), 2)
+        assert through_shell(shell_lines(words, breaks), tmp_path) == words
+
+
+@pytest.mark.parametrize("value", [word for word in NASTY if "${" not in word])
+def test_a_value_of_a_recipe_is_never_executed(tmp_path: Path, value: str) -> None:
+    recipe = recipe_with(
+        tmp_path / "recipes",
+        args={"chat-template": value, "stop": ["a", value], "json": {value: [value]}},
+        served_names=[value],
+        env={"A": value},
+    )
+    where = {"release": "r", "root": "/r", "folders": dict.fromkeys(recipe.checkpoints, "w")}
+    words = docker_run(recipe, Place(), image="i@sha256:0", cache="0", user="7:8", **where)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert through_shell(shell_lines(words), empty) == words
+    assert options(words)["--chat-template"] == [value]
+    assert options(words)["--stop"] == ["a", value]
+    assert environment(recipe)["A"] == value
+
+
+def test_how_values_become_options_and_variables(tmp_path: Path) -> None:
+    recipe = recipe_with(
+        tmp_path / "recipes",
+        env={"DRAFTER": "${drafter}/x"},
+        args={
+            "on": True,
+            "dark": False,
+            "several": ["a", 1],
+            "whole": 8192,
+            "part": 0.85,
+            "text": "auto",
+            "json": {"model": "${drafter}", "deep": [{"x": None}, "${model}/x"]},
+        },
+    )
+    words = serve_arguments(recipe, Place())
+    assert words == [
+        *("serve", "/models/model", "--on", "--no-dark", "--several", "a", "1"),
+        *("--whole", "8192", "--part", "0.85", "--text", "auto", "--json"),
+        '{"model":"/models/drafter","deep":[{"x":null},"/models/model/x"]}',
+        *("--allowed-media-domains", "media.invalid"),
+        *("--served-model-name", "model", "--tensor-parallel-size", "1"),
+        *("--uds", "/run/vllm/api.sock"),
+    ]
+    assert environment(recipe) == {"DRAFTER": "/models/drafter/x", **ALONE}
+
+
+@pytest.mark.parametrize(
+    ("tokens", "env", "seconds"),
+    [
+        (8192, {}, "180"),
+        ("64K", {}, "510"),
+        (262_144, {}, "2037"),
+        (8192, {"VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "900"}, "900"),
+    ],
+)
+def test_a_head_waits_for_its_worker_longer_than_a_step_takes(
+    tmp_path: Path, tokens: object, env: dict[str, str], seconds: str
+) -> None:
+    args = {"max-num-batched-tokens": tokens}
+    recipe = recipe_with(tmp_path / "recipes", args=args, env=env, sparks=[1, 2])
+    timeout = "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS"
+    assert environment(recipe, 2)[timeout] == seconds
+    assert int(seconds) > recipe.longest_step
+    assert environment(recipe).get(timeout) == env.get(timeout)
+
+
+def test_seed_001_keeps_all_of_its_settings() -> None:
+    recipe = load_recipe("qwen3.6-35b-nvfp4-dflash")
+    words = serve_arguments(recipe, Place())
+    assert words[:2] == ["serve", "/models/qwen36-nvfp4"]
+    assert options(words) == {
+        "--served-model-name": ["qwen36-35b-heretic", "qwen36-fast", "qwen36-deep"],
+        "--uds": ["/run/vllm/api.sock"],
+        "--tensor-parallel-size": ["1"],
+        "--dtype": ["auto"],
+        "--quantization": ["compressed-tensors"],
+        "--max-model-len": ["262144"],
+        "--max-num-seqs": ["128"],
+        "--max-num-batched-tokens": ["65536"],
+        "--gpu-memory-utilization": ["0.85"],
+        "--enable-chunked-prefill": [],
+        "--enable-prefix-caching": [],
+        "--load-format": ["safetensors"],
+        "--trust-remote-code": [],
+        "--enable-auto-tool-choice": [],
+        "--tool-call-parser": ["qwen3_coder"],
+        "--reasoning-parser": ["qwen3"],
+        "--speculative-config": [
+            '{"method":"dflash","model":"/models/qwen36-dflash","num_speculative_tokens":15}'
+        ],
+        "--attention-backend": ["flash_attn"],
+        "--shutdown-timeout": ["60"],
+        "--allowed-media-domains": ["media.invalid"],
+    }
+    assert environment(recipe) == {
+        "VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1",
+        "TORCH_MATMUL_PRECISION": "high",
+        "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
+        "NVIDIA_FORWARD_COMPAT": "1",
+        "VLLM_TEST_FORCE_FP8_MARLIN": "1",
+        **ALONE,
+    }
+
+
+def test_the_container_sees_weights_read_only_and_keeps_its_caches() -> None:
+    recipe = load_recipe("lab-tiny")
+    where = {"release": "lab-tiny-1", "root": "/opt/x", "folders": {"model": "tiny@1"}}
+    words = docker_run(recipe, Place(), image="i@sha256:0", cache="0", user="7:8", **where)
+    assert words[:2] == ["docker", "run"]
+    volumes = [words[i + 1] for i, word in enumerate(words) if word == "--volume"]
+    assert volumes == [
+        "/opt/x/tiny@1:/models/tiny:ro",
+        "/opt/x/sockets/engines/lab-tiny-1:/run/vllm",
+        "/opt/x/cache/sparkwright-engine/0:/home/engine",
+    ]
+    assert options(words)["--name"] == ["vllm-lab-tiny-1"]
+    assert options(words)["--label"] == ["sparkwright.release=lab-tiny-1"]
+    assert options(words)["--env-file"] == ["/opt/x/releases/lab-tiny-1/engine.env"]
+    assert options(words)["--pull"] == ["never"]
+    assert options(words)["--entrypoint"][:2] == ["/bin/sh", "i@sha256:0"]
+    assert options(words)["--user"] == ["7:8"]
+    assert options(words)["--network"] == ["none"]
+
+
+def test_two_ranks_differ_only_in_their_part() -> None:
+    recipe = load_recipe("lab-tiny")
+    head, worker = (
+        serve_arguments(recipe, Place(rank, nodes=2, master="192.0.2.1")) for rank in (0, 1)
+    )
+    common = {"--tensor-parallel-size": ["2"], "--nnodes": ["2"], "--master-addr": ["192.0.2.1"]}
+    assert (
+        options(head).items()
+        >= (common | {"--node-rank": ["0"], "--uds": ["/run/vllm/api.sock"]}).items()
+    )
+    assert options(worker).items() >= (common | {"--node-rank": ["1"], "--headless": []}).items()
+    assert not {"--uds", "--port", "--host"} & options(worker).keys()
+    with pytest.raises(PlanError, match="expected a fabric address"):
+        serve_arguments(recipe, Place(nodes=2))
+
+
+def test_the_program_prints_what_will_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sparkwright("recipes", "command", "qwen3.6-35b-nvfp4-dflash") == 0
+    report = capsys.readouterr().out
+    docker, serve = (
+        through_shell(block.split("\n", 1)[1], tmp_path)
+        for block in report.split("\n\n")
+        if block.startswith("# rank 0")
+    )
+    assert docker[:2] == ["docker", "run"]
+    assert "ghcr.io/aeon-7/vllm-spark-omni-q36:v1.2" in docker
+    assert serve[0] == "vllm"
+    assert docker[-len(serve) + 1 :] == serve[1:]
+    assert "by the digest in the lock" in report
+    assert sparkwright("recipes", "command", "lab-tiny", "--sparks", "2") == 0
+    report = capsys.readouterr().out
+    assert report.count("# rank 0 (head)") == report.count("# rank 1 (worker)") == 2
+    assert "--master-addr HEAD-FABRIC-ADDRESS" in report
+    assert "$RDMA_OPTIONS" in report
+
+
+def test_the_program_refuses(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, expected in (
+        (["lab-tny"], "did you mean 'lab-tiny'?"),
+        (["lab-tiny", "--sparks", "3"], "--sparks: found 3; expected 1 or 2 (lab-tiny)"),
+    ):
+        assert sparkwright("recipes", "command", *words) == 1
+        out, err = capsys.readouterr()
+        assert expected in err
+        assert out == ""

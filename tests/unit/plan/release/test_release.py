@@ -1,0 +1,196 @@
+"""A release: one id for all that the engine would notice, and the files that it stands for."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkwright.common.errors import PlanError
+from sparkwright.plan.release.command import Place, docker_run
+from sparkwright.plan.release.lock import Lock, image_key
+from sparkwright.plan.release.release import Ranks, repository
+from tests.clock import patience
+from tests.makers.release import DIGEST, NASTY, PAIR, lock, pair, recipe, release
+
+
+def test_the_same_makes_the_same_and_needs_a_lock() -> None:
+    assert release() == release()
+    assert release().id.startswith("try-")
+    assert len(release().id) == len("try-") + 8
+    with pytest.raises(PlanError) as caught:
+        release(lock_=Lock())
+    for name in ("owner/drafter@main", "example.org/vllm:1"):
+        assert f"{name} is not in the lock yet" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(lambda: release(recipe(args={"max-model-len": 1})), id="argument"),
+        pytest.param(lambda: release(recipe(env={"A": "b"})), id="environment"),
+        pytest.param(lambda: release(recipe(served_names=["other"])), id="served name"),
+        pytest.param(lambda: release(recipe(start_timeout=99)), id="patience"),
+        pytest.param(lambda: release(lock_=lock(commit="e" * 40)), id="commit"),
+        pytest.param(lambda: release(lock_=lock(digest="sha256:" + "e" * 64)), id="digest"),
+        pytest.param(lambda: release(root="/opt/y"), id="root"),
+        pytest.param(lambda: pair(0), id="two Sparks"),
+    ],
+)
+def test_what_the_engine_would_notice_is_another_release(other: Any) -> None:
+    assert other().id != release().id
+
+
+@pytest.mark.parametrize("change", [{"description": "Other."}, {"source": "other"}])
+def test_what_it_would_not_notice_is_the_same_release(change: dict[str, object]) -> None:
+    assert release(recipe(**change)).id == release().id
+    assert release(recipe(**change)).files == release().files
+
+
+def test_no_two_releases_of_one_id_can_differ() -> None:
+    """The id is made of the files, so that a folder never needs to be written twice."""
+    one = release()
+    assert one.files["run"].count(one.id) == 6
+    assert not any(one.id in text for name, text in one.files.items() if name != "run")
+    assert release(ranks=Ranks(("other",))).id == one.id
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "value"),
+    [
+        ({"hardware": ["gb10"]}, "unified", True),
+        ({"hardware": ["rtx-5090"]}, "unified", False),
+        ({"answers": "chat"}, "answers", "chat"),
+        ({"answers": "embeddings", "args": {"runner": "pooling"}}, "answers", "embeddings"),
+        ({"answers": "scores", "args": {"runner": "pooling"}}, "answers", "scores"),
+    ],
+)
+def test_the_unit_knows_the_memory_and_what_the_engine_answers(
+    changes: dict[str, object], key: str, value: object
+) -> None:
+    one = recipe(**changes)
+    (image,) = lock().images.values()
+    made = release(one, lock().model_copy(update={"images": {image_key(one): image}}))
+    assert json.loads(made.files["unit.json"])[key] == value
+
+
+@pytest.mark.parametrize("context", [None, "auto", 4096, 262_144, "1M"])
+@pytest.mark.parametrize("tokens", [None, 2048, "64K"])
+def test_the_supervisor_knows_how_long_a_step_may_take(context: object, tokens: object) -> None:
+    """It grows with tokens and context; what vLLM chooses is taken as no less than that."""
+    given = {"max-model-len": context, "max-num-batched-tokens": tokens}
+    args = {name: value for name, value in given.items() if value}
+    step = json.loads(release(recipe(args=args)).files["unit.json"])["longest_step"]
+    read = {None: 8192, 2048: 2048, "64K": 65_536}[tokens]
+    before = {None: 262_144, "auto": 262_144, "1M": 1_048_576}.get(context, context)
+    assert step == pytest.approx(read / 1000 * (1 + 11e-6 * before), abs=0.06)
+
+
+def test_another_program_is_another_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = release()
+    monkeypatch.setattr("sparkwright.plan.release.release.program", lambda module: b"another")
+    after = release()
+    assert after.id != before.id
+    assert (after.program, after.files.keys()) == (b"another", before.files.keys())
+
+
+def test_both_ranks_have_one_release_and_differ_in_their_own_part() -> None:
+    head, worker = pair(0), pair(1)
+    assert head.id == worker.id
+    assert pair(0, PAIR[::-1]).id != head.id
+    assert pair(0, names="xy").id == head.id
+    same = {name for name in head.files if head.files[name] == worker.files[name]}
+    assert same == {"release.json", "engine.env"}
+    assert head.program == worker.program
+    for rank, made in enumerate((head, worker)):
+        unit = json.loads(made.files["unit.json"])
+        assert (unit["rank"], unit["sparks"], unit["fabric"]) == (
+            rank,
+            ["a", "b"],
+            [list(addresses) for addresses in PAIR],
+        )
+    assert "--headless" in worker.files["run"]
+    assert "--master-addr 192.168.100.11" in worker.files["run"]
+    assert "--env NCCL_SOCKET_IFNAME" in head.files["run"]
+    assert "NCCL" not in release().files["run"]
+
+
+def test_release_json_says_what_names_stood_for() -> None:
+    content = json.loads(release().files["release.json"])
+    assert content["image"] == f"example.org/vllm@{DIGEST}" == release().image
+    assert content["checkpoints"] == {
+        name: {"repo": f"owner/{name}", "commit": "c" * 40, "folder": f"{name}@{'c' * 12}"}
+        for name in ("model", "drafter")
+    }
+    assert content["arguments"][:2] == ["serve", "/models/model"]
+    assert content["environment"]["HF_HUB_OFFLINE"] == "1"
+
+
+def test_the_environment_file_is_what_docker_reads() -> None:
+    assert release(recipe(env={"A": " b=c #d ", "E": ""})).files["engine.env"] == (
+        "A= b=c #d \nE=\nHF_HUB_OFFLINE=1\nVLLM_NO_USAGE_STATS=1\n"
+        "VLLM_MEDIA_URL_ALLOW_REDIRECTS=0\n"
+        "VLLM_HOST_IP=127.0.0.1\nGLOO_SOCKET_IFNAME=lo\nNCCL_SOCKET_IFNAME=lo\n"
+    )
+
+
+def test_run_becomes_docker_with_exactly_its_words(tmp_path: Path) -> None:
+    """Runs the script itself, with a `docker` that tells what it was called with."""
+    docker = tmp_path / "bin" / "docker"
+    docker.parent.mkdir()
+    docker.write_text(
+        "#!/bin/sh\n"
+        f"[ $1 = run ] || {{ [ $7 = sha256:{'f' * 64} ] && echo sha256:the-image; exit; }}\n"
+        "echo $$ >pid\nprintf '%s\\0' \"$@\" >words\n"
+    )
+    docker.chmod(0o755)
+    values = [word for word in NASTY if "${" not in word]
+    nasty = recipe(args={"stop": values, "json": {"x": values}}, served_names=["a", *values])
+    made = release(nasty, root=str(tmp_path / "root"))
+    for name, text in {"id": "echo 7", "chown": "exit"}.items():
+        (docker.parent / name).write_text(f"#!/bin/sh\n{text}\n")
+        (docker.parent / name).chmod(0o755)
+    run = tmp_path / "run"
+    run.write_text(made.files["run"])
+    run.chmod(0o755)
+    path = f"{docker.parent}:{os.environ['PATH']}"
+    with subprocess.Popen([run], cwd=tmp_path, env={"PATH": path}) as process:
+        assert process.wait(timeout=patience()) == 0
+    where = {"release": made.id, "root": made.root, "folders": made.folders}
+    expected = docker_run(
+        nasty, Place(), image="sha256:the-image", cache="the-image", user="7:7", **where
+    )
+    assert (tmp_path / "words").read_text().split("\0")[:-1] == expected[1:]
+    assert int((tmp_path / "pid").read_text()) == process.pid, "signals must reach docker itself"
+    assert {path.name for path in tmp_path.iterdir()} == {"bin", "root", "run", "words", "pid"}
+
+
+@pytest.mark.parametrize(
+    ("image", "name"),
+    [
+        ("a:1", "a"),
+        ("example.org:5000/a/b:1.2", "example.org:5000/a/b"),
+        (f"example.org/a@{DIGEST}", "example.org/a"),
+        (f"example.org:5000/a:1@{DIGEST}", "example.org:5000/a"),
+    ],
+)
+def test_repository(image: str, name: str) -> None:
+    assert repository(image) == name
+
+
+def test_the_second_engine_of_a_spark_has_a_release_of_its_own() -> None:
+    """Its seat is in it, and so in its id; of the first one nothing tells that there is another."""
+    first, second = release(), release(seat="embed")
+    assert first.id != second.id
+    assert "/opt/x/sockets/engines/try-" in first.files["run"]
+    assert "/opt/x/seats/embed/sockets/engines/try-" in second.files["run"]
+    assert "id -u sparkwright-engine)" in first.files["run"]
+    assert "id -u sparkwright-second)" in second.files["run"]
+    assert "seat" not in json.loads(first.files["unit.json"])
+    assert json.loads(second.files["unit.json"])["seat"] == "embed"
+    # As the shell of a Spark finds it.
+    assert '\n  "seat": "embed",\n' in second.files["unit.json"]
+    assert (first.place, second.place) == ("/opt/x", "/opt/x/seats/embed")
+    assert release(seat="other").id != second.id

@@ -1,0 +1,117 @@
+"""What a checkpoint's config.json says of its shape."""
+
+from typing import Any
+
+import pytest
+
+from sparkwright.common.schema import parse
+from sparkwright.plan.release.model_config import Shape, shape_of
+from tests.makers.release import MODEL_CONFIG
+
+# Qwen3.5-35B-A3B as its config.json has it, without what has no part in memory.
+TEXT = {
+    "dtype": "bfloat16",
+    "head_dim": 256,
+    "hidden_size": 2048,
+    "layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 10,
+    "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 128,
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32,
+    "linear_value_head_dim": 128,
+    "mamba_ssm_dtype": "float32",
+    "max_position_embeddings": 262144,
+    "moe_intermediate_size": 512,
+    "mtp_num_hidden_layers": 1,
+    "num_attention_heads": 16,
+    "num_experts": 256,
+    "num_hidden_layers": 40,
+    "num_key_value_heads": 2,
+    "shared_expert_intermediate_size": 512,
+    "vocab_size": 248320,
+}
+MODEL = {
+    "architectures": ["Qwen3_5MoeForConditionalGeneration"],
+    "text_config": TEXT,
+    "vision_config": {"depth": 27, "hidden_size": 1152, "intermediate_size": 4304},
+}
+DRAFTER = {
+    "architectures": ["DFlashDraftModel"],
+    "head_dim": 128,
+    "hidden_size": 2048,
+    "layer_types": ["sliding_attention"] * 4 + ["full_attention"] * 4,
+    "max_position_embeddings": 262144,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 8,
+    "num_key_value_heads": 4,
+    "sliding_window": 2048,
+    "torch_dtype": "bfloat16",
+}
+
+
+def known(config: dict[str, Any]) -> Shape:
+    shape = shape_of(config)
+    assert shape
+    return shape
+
+
+def test_a_hybrid_with_experts_and_vision():
+    shape = known(MODEL)
+    assert (shape.full_attention, shape.linear_attention, shape.mtp) == (10, 30, 1)
+    assert (shape.kv_heads, shape.head_dim) == (2, 256)
+    assert (shape.linear_key_heads, shape.linear_value_heads, shape.linear_kernel) == (16, 32, 4)
+    assert (shape.state_bytes, shape.number_bytes) == (4, 2)
+    assert (shape.positions, shape.hidden, shape.vocabulary) == (262_144, 2048, 248_320)
+    assert shape.vision == 411_070_464
+    assert shape.mtp_parameters == 808_452_096
+    assert not shape.quantized
+    assert not shape.fp8_kv_cache
+    assert parse(Shape, shape.model_dump(exclude_none=True), "lock") == shape
+    # A large number takes no memory.
+    assert known(MODEL_CONFIG | {"num_hidden_layers": 10**12}).full_attention == 10**12
+
+
+def test_a_drafter():
+    shape = known(DRAFTER)
+    assert (shape.full_attention, shape.sliding_attention, shape.sliding_window) == (4, 4, 2048)
+    assert (shape.kv_heads, shape.head_dim, shape.linear_attention) == (4, 128, 0)
+
+
+def test_layers_are_full_attention_where_nothing_is_said():
+    config = {name: value for name, value in DRAFTER.items() if name != "layer_types"}
+    shape = known(config | {"head_dim": None})
+    assert (shape.full_attention, shape.sliding_window, shape.head_dim) == (8, 0, 64)
+
+
+def test_scales_for_an_fp8_cache():
+    scheme = {"kv_cache_scheme": {"dynamic": False, "num_bits": 8, "type": "float"}}
+    for quantization in (scheme, {"kv_cache_quant_algo": "FP8"}):
+        shape = known(MODEL | {"quantization_config": {"quant_method": "x"} | quantization})
+        assert (shape.quantized, shape.fp8_kv_cache) == (True, True)
+    shape = known(MODEL | {"quantization_config": {"quant_method": "x", "kv_cache_scheme": None}})
+    assert (shape.quantized, shape.fp8_kv_cache) == (True, False)
+
+
+def test_what_cannot_be_counted_has_no_shape():
+    assert shape_of({}) is None
+    assert shape_of({"architectures": ["DeepseekV3ForCausalLM"]}) is None
+    assert shape_of(MODEL | {"text_config": {"hidden_size": 2048}}) is None
+    assert shape_of(MODEL | {"text_config": TEXT | {"layer_types": ["mamba"]}}) is None
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"architectures": 5},
+        {"architectures": [["Qwen3ForCausalLM"]]},
+        {"num_hidden_layers": [1]},
+        {"hidden_size": 2**41},
+        {"head_dim": None, "num_attention_heads": 0},
+        {"vision_config": {"depth": [1], "hidden_size": 10**9, "intermediate_size": 1}},
+        {"vision_config": {"depth": 1e400, "hidden_size": 1, "intermediate_size": 1}},
+    ],
+    ids=str,
+)
+def test_a_lie_of_the_hub_is_no_shape(lie: dict[str, Any]):
+    assert shape_of(MODEL_CONFIG)
+    assert shape_of(MODEL_CONFIG | lie) is None

@@ -1,0 +1,82 @@
+"""The way back, on fake hosts."""
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sparkwright.engine.operations import serve
+from sparkwright.upkeep.rollback import deploy
+from sparkwright.upkeep.rollback.deploy import rollback, way_back
+from tests.makers.engine import SETTINGS, SETTLED, changes, spark
+from tests.unit.driven import Driven
+
+
+@pytest.fixture(autouse=True)
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The last lines of a run."""
+    lines: list[str] = []
+    monkeypatch.setattr(serve, "conclude", lambda name, text: lines.append(f"{name}{text}"))
+    monkeypatch.setattr(deploy, "settings", lambda release, own: SETTINGS)
+    return lines
+
+
+class TestRollback:
+    """The way back."""
+
+    @staticmethod
+    def run(
+        history: str,
+        report: Mapping[str, object] | None = None,
+        recipe: str = "try",
+        release: str | None = None,
+    ) -> tuple[Any, Driven]:
+        driven = spark(SETTLED, report, size=1, history=history)
+        own = SimpleNamespace(place="/opt/x", spark="a", replica="chat", peer=None)
+        own.recipe_name = recipe
+        return driven.run(rollback, own=own, release=release), driven
+
+    HISTORY = "@@history\nold\nnew\n@@current\nreleases/new\n@@releases\nold\nnew\n@@switches"
+
+    @pytest.mark.parametrize(("named", "serves"), [(None, "old"), ("older", "older")])
+    def test_the_release_before_serves_or_the_one_that_a_rollout_names(
+        self, said: list[str], named: str | None, serves: str
+    ) -> None:
+        result, driven = self.run(self.HISTORY, release=named)
+        assert result.did_succeed()
+        assert said == [f"chat serves {serves} again (before: new)."]
+        assert changes(driven)[-1].endswith(f"systemctl start switch@{serves}.service")
+
+    def test_nothing_to_go_back_to(self) -> None:
+        result, driven = self.run(self.HISTORY.replace("@@history\nold", "@@history"))
+        assert not result.did_succeed()
+        assert "There is nothing to go back to on a" in driven.scripts()[-1]
+
+    def test_one_that_does_not_serve(self, said: list[str]) -> None:
+        report = {"phase": "failed", "message": "the weights are gone", "restored": True}
+        result, driven = self.run(self.HISTORY, report)
+        assert not result.did_succeed()
+        assert "old does not serve: the weights are gone" in driven.scripts()[-1]
+        assert said == []
+
+    @pytest.mark.parametrize(("recipe", "is_named"), [("try", True), ("old", False)])
+    def test_what_the_inventory_asks_for_is_named_where_it_is_another(
+        self, monkeypatch: pytest.MonkeyPatch, recipe: str, is_named: bool
+    ) -> None:
+        notices: list[str] = []
+        monkeypatch.setattr(deploy, "notice", notices.append)
+        self.run(self.HISTORY.replace("old", "old-1234abcd"), recipe=recipe)
+        assert notices[-1].startswith("It goes back to old-1234abcd")
+        assert ("The inventory asks for try" in notices[-1]) is is_named
+        assert ("change `recipe:` there" in notices[-1]) is is_named
+
+    def test_it_ends_before_anything_is_placed(self) -> None:
+        driven = spark(
+            SETTLED, None, size=1, history="@@history\n@@current\n@@releases\n@@switches"
+        )
+        result = driven.run(way_back, root="/opt/x", peer=None)
+        assert not result.did_succeed()
+        assert "There is nothing to go back to on a." in driven.scripts()[-1]
+        driven = spark(SETTLED, None, size=1, history=self.HISTORY)
+        assert driven.run(way_back, root="/opt/x", peer=None).did_succeed()

@@ -1,0 +1,74 @@
+"""What the runs of a rollout do on a Spark, and what they write down."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sparkwright.upkeep.rollout import deploy
+from tests.makers.engine import FORMER, LOG, NEW, SETTINGS, SETTLED, spark
+from tests.unit.driven import Driven
+
+OWN = SimpleNamespace(replica="chat", rank=0, is_head=True, peer=None)
+
+
+@pytest.fixture(autouse=True)
+def known_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deploy, "settings", lambda release, own: SETTINGS)
+
+
+def switched(driven: Driven, file: Path, least: float | None = None) -> tuple[Any, dict[str, Any]]:
+    """Switch, and return the result and the answer."""
+    arguments = {"release": NEW, "own": OWN, "answers": str(file), "minimum_speed": least}
+    result = driven.run(deploy.switched, **arguments)
+    (line,) = file.read_text().splitlines()
+    return result, json.loads(line)
+
+
+def test_what_should_serve_is_told(tmp_path: Path) -> None:
+    driven, file = spark(FORMER), tmp_path / "answers"
+    arguments = {"release": NEW, "own": OWN, "answers": str(file)}
+    assert driven.run(deploy.intended, **arguments).did_succeed()
+    told = {"replica": "chat", "rank": 0, "release": NEW.id, "models": [*NEW.recipe.models]}
+    assert json.loads(file.read_text()) == told | {"fits": False}
+    assert not driven.predicts_change(deploy.intended, **arguments)
+
+
+def test_a_switch_that_fails_is_told_with_its_reason(tmp_path: Path) -> None:
+    report = {"phase": "failed", "message": "no", "restored": True, "gap": 12.5, "beside": False}
+    result, told = switched(spark(FORMER, report, log=LOG), tmp_path / "answers")
+    assert result.did_error()
+    assert told["reason"] == "no"
+    assert (told["gap"], told["seconds"], told["beside"]) == (12.5, 3.0, False)
+
+
+def test_a_command_that_fails_is_told(tmp_path: Path) -> None:
+    driven = spark(FORMER)
+    driven.data["fake_responses"]["systemctl daemon-reload && systemctl start"] = {"success": False}
+    result, told = switched(driven, tmp_path / "answers")
+    assert result.did_error()
+    assert told["reason"] == "it began no switch"
+
+
+@pytest.mark.parametrize(
+    ("said", "least", "reason", "speed"),
+    [
+        ("41.5", None, "", None),
+        ("41.5", 40.5, "", 41.5),
+        ("41.5", 42, "found 41.5 tokens a second in one stream; expected at least 42", 41.5),
+        ("no speed could be measured: refused", 1, "no speed could be measured: refused", None),
+        ("", 1, "no speed could be measured", None),
+    ],
+)
+def test_a_speed_is_told_and_judged(
+    tmp_path: Path, said: str, least: float | None, reason: str, speed: float | None
+) -> None:
+    driven = spark(SETTLED)
+    driven.data["fake_responses"] = {" speed /opt/x ": {"stdout": said}} | driven.data[
+        "fake_responses"
+    ]
+    result, told = switched(driven, tmp_path / "answers", least)
+    assert result.did_succeed() is not bool(reason)
+    assert (told["reason"], told["speed"], told["seconds"]) == (reason, speed, 0.0)
