@@ -1,12 +1,10 @@
 """The node exporter of a Spark, and the units that tell of its GPU and engine."""
 
 import shlex
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from sparkwright.common.host_output import MARK, sections
 from sparkwright.common.ports import EXPORTER_PORT
-from sparkwright.machine.host.units import UnitState, parse_units, units_script
 
 PACKAGE = "prometheus-node-exporter"
 EXPORTER = f"{PACKAGE}.service"
@@ -14,30 +12,6 @@ EXPORTER = f"{PACKAGE}.service"
 TIMER, SOCKET = "spark-metrics.timer", "fabric-metrics.socket"
 # Scrapes at once. Each that hangs keeps its place for ever: more of them get a 503 at once.
 _SCRAPES = 4
-
-
-@dataclass(frozen=True)
-class ExporterState:
-    """The node exporter of a Spark, and our units beside it.
-
-    Attributes:
-        listener: Another program that has the exporter's port; None without one.
-        installed: Its package is.
-        ours: We installed it, or nobody did.
-        units: Exporter, timer and socket, by name.
-    """
-
-    listener: str | None
-    installed: bool
-    ours: bool
-    units: Mapping[str, UnitState]
-
-    @property
-    def foreign(self) -> str | None:
-        """Whose exporter it is, for people, where it is to be left alone."""
-        if self.listener:
-            return f"port {EXPORTER_PORT} is held by {self.listener}"
-        return None if self.ours else f"{PACKAGE} was here before"
 
 
 def exporter_defaults(root: str) -> str:
@@ -57,8 +31,8 @@ def exporter_defaults(root: str) -> str:
     )
 
 
-def exporter_script(root: str, files: Mapping[str, Iterable[str]]) -> str:
-    """Return the POSIX shell script that reads the state; it exits 0."""
+def foreign_script(root: str) -> str:
+    """Return the POSIX shell script that reads whose the exporter is; it exits 0."""
     return f"""
 echo {MARK}listener
 for pid in $(ss -Hltnp 'sport = :{EXPORTER_PORT}' 2>/dev/null |
@@ -68,22 +42,18 @@ done
 echo {MARK}package
 dpkg-query --show --showformat='${{db:Status-Status}}\\n' {PACKAGE} 2>/dev/null
 grep -sx {PACKAGE} {shlex.quote(root)}/state/installed
-{units_script(files)}
 true"""
 
 
-def parse_exporter(output: Iterable[str]) -> ExporterState:
-    """Return the state that the script's output lines describe.
+def foreign_exporter(output: Iterable[str]) -> str | None:
+    """Return whose the exporter is, for people; None where we have installed it, or nobody has.
 
     Raises:
         ValueError: A section is missing.
     """
     found = sections(output)
-    listener, package = found["listener"], found["package"]
-    installed = "installed" in package
-    return ExporterState(
-        listener=listener[0] if listener else None,
-        installed=installed,
-        ours=not installed or PACKAGE in package,
-        units=parse_units(found, [name for name in found if "." in name]),
-    )
+    if listener := found["listener"]:
+        return f"port {EXPORTER_PORT} is held by {listener[0]}"
+    package = found["package"]
+    foreign = "installed" in package and PACKAGE not in package
+    return f"{PACKAGE} was here before" if foreign else None
