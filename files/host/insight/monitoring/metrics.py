@@ -22,7 +22,7 @@ from host.door.haproxy import DoorError
 PORT = 29503
 # Seconds for the worker, and for a program of this Spark; a sound one answers within one.
 PATIENCE = 5.0
-# Bytes that a worker may tell; it tells about one thousand.
+# Characters that a worker may tell; it tells about one thousand.
 MOST = 65536
 
 # Name -> kind and meaning.
@@ -122,11 +122,9 @@ def _place(root: Path) -> tuple[str, tuple[str, str] | None]:
 
 
 def _ask(address: str) -> str:
-    with socket.create_connection((address, PORT), timeout=PATIENCE) as client:
-        parts: list[bytes] = []
-        while (part := client.recv(4096)) and sum(map(len, parts)) < MOST:
-            parts.append(part)
-    return b"".join(parts).decode()
+    connection = socket.create_connection((address, PORT), timeout=PATIENCE)
+    with connection as client, client.makefile(encoding="utf-8") as answer:
+        return answer.read(MOST)
 
 
 def _gpu() -> Iterator[tuple[str, float]]:
