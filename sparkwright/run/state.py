@@ -77,23 +77,26 @@ def read(spark: Host, ask: Ask[P]) -> P:
         return _read(spark, ask, *others.values())
 
 
-def read_now(spark: Host, ask: Ask[P]) -> P:
+def read_now(spark: Host, ask: Ask[P], **how: Any) -> P:
     """Return a part of a Spark that may be another in a moment, such as the progress of a job.
+
+    Args:
+        how: pyinfra's arguments of the fact, such as `_ignore_errors`.
 
     Raises:
         PyinfraError: It could not be read; the Spark has failed.
     """
     with connection_of(spark).reading:
-        return _read(spark, ask)
+        return _read(spark, ask, **how)
 
 
-def _read(spark: Host, ask: Ask[P], *others: Ask[Any]) -> P:
+def _read(spark: Host, ask: Ask[P], *others: Ask[Any], **how: Any) -> P:
     asks = [ask, *others]
     program = state_program(frozenset(each.model.part for each in asks))
     request = f"[{', '.join(each.key for each in asks)}]"
     connection = connection_of(spark)
     changes = connection.changes
-    lines = spark.get_fact(SparkState, asks=asks, _stdin=[program, request])
+    lines = spark.get_fact(SparkState, asks=asks, _stdin=[program, request], **how)
     if not lines:
         raise PyinfraError(f"{spark_name(spark)} could not be read: {ask}")
     if changes == connection.changes:

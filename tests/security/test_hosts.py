@@ -20,22 +20,26 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel
 from pyinfra.api import FactBase
 from pyinfra.api.exceptions import FactProcessError
 
 import sparkwright
+from host.state.checkup import invocations
 from sparkwright.common.facts import HostFact
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.placed import NETPLAN
 from sparkwright.common.terminal import LINE, plain_lines
 from sparkwright.engine.engine import EngineState, problem
 from sparkwright.engine.phases import phase
-from sparkwright.insight.doctor.checkup import Checkup, _log
+from sparkwright.engine.state import EngineUnit
+from sparkwright.insight.doctor.checkup import Checkup, FailedSwitch, Finished
 from sparkwright.insight.doctor.diagnosis import diagnose
+from sparkwright.insight.doctor.gpu import GpuReading
 from sparkwright.insight.doctor.issue_report import section
 from sparkwright.insight.doctor.report import report as doctor_report
-from sparkwright.insight.drift.drift import Running, running_differences
-from sparkwright.insight.status.status import Reading, SparkRow
+from sparkwright.insight.drift.drift import Running, RunningContainer, running_differences
+from sparkwright.insight.status.status import EngineLoad, Reading, SparkRow
 from sparkwright.insight.status.table import as_json, table
 from sparkwright.insight.status.warnings import warnings
 from sparkwright.machine.firewall.firewall import FirewallState, ssh_rules
@@ -196,6 +200,17 @@ FABRICS = st.from_type(FabricState) | st.builds(
 )
 
 
+def _models(*models: type[BaseModel]) -> None:
+    """Have each drawn by its fields; of a nested one before those that it is in."""
+    for model in models:
+        fields = {name: st.from_type(each.annotation) for name, each in model.model_fields.items()}
+        st.register_type_strategy(model, st.builds(model, **fields))
+
+
+_models(EngineUnit, GpuReading, EngineLoad, Reading, Finished, FailedSwitch, Checkup)
+_models(RunningContainer, Running)
+
+
 def _of_fabrics(own: FabricState, peer: FabricState) -> None:
     fabric_findings(PLAN, HARDWARE["gb10"], own, peer)
     is_in_force(PLAN, PORT_0, own)
@@ -259,7 +274,7 @@ def test_a_host_that_never_stops_talking_fails_alone(tmp_path: Path) -> None:
 def test_a_log_takes_a_bounded_time(word: str) -> None:
     """A container writes what it likes, and a pattern may look at each of its words many times."""
     text = f"1763683200.1 spark-a vllm[1]: {word * 200_000}"[: 1 << 20]
-    log = _log([text] * 20, (), restarts=0)
+    log = invocations([text] * 20, (), None)
     assert max(map(len, log)) <= LINE
     began = time.process_time()
     from_log(log)

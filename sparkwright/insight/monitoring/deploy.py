@@ -1,15 +1,15 @@
 """The metrics of a Spark's host for Prometheus: GPU, engine, memory, disks."""
 
-from collections.abc import Generator, Iterable, Sequence
-from functools import partial
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import Any
 
 from pyinfra import host
 from pyinfra.api import StringCommand, deploy, operation
 from pyinfra.api.command import PyinfraCommand
 
-from sparkwright.common.facts import HostFact
 from sparkwright.common.files import ManagedFile
-from sparkwright.common.operations import differs, foresee, notice
+from sparkwright.common.operations import differs, notice
+from sparkwright.common.part import Ask
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import EXPORTER_DEFAULTS, folder
 from sparkwright.common.ports import METRICS_PORT
@@ -20,25 +20,23 @@ from sparkwright.insight.monitoring.node_exporter import (
     PACKAGE,
     SOCKET,
     TIMER,
+    ask_exporter,
     exporter_defaults,
-    foreign_exporter,
-    foreign_script,
 )
-from sparkwright.machine.host.facts import Service
-from sparkwright.machine.host.operations.files import file_states
+from sparkwright.machine.host.facts import unit_state
 from sparkwright.machine.host.operations.services import service
 from sparkwright.plan.release.programs import program_files
-from sparkwright.run.target import target
+from sparkwright.run.state import read
+from sparkwright.run.target import Target, target
 
 # What each of the two starts.
 _SERVICES = {TIMER: "spark-metrics.service", SOCKET: "fabric-metrics@.service"}
 
 
-class ForeignExporter(HostFact[str | None]):
-    """Whose the node exporter of a Spark is, for people; None where it is ours, or absent."""
-
-    command = staticmethod(foreign_script)
-    parse = staticmethod(foreign_exporter)
+def reads(own: Target) -> Iterator[Ask[Any]]:
+    """Yield what the steps below read."""
+    if own.is_head:
+        yield ask_exporter(own.root)
 
 
 def metrics_units(names: Iterable[str], root: str, plan: FabricPlan | None) -> list[ManagedFile]:
@@ -70,9 +68,7 @@ def apply() -> None:
 @operation()
 def stopped(units: Sequence[str]) -> Generator[StringCommand]:
     """Stop and disable units that a Spark needs no more."""
-    reads = {unit: partial(host.get_fact, Service, unit=unit, files=[]) for unit in units}
-    foresee(*reads.values())
-    states = {unit: read() for unit, read in reads.items()}
+    states = {unit: unit_state(unit) for unit in units}
     strays = [unit for unit, state in states.items() if state.active or state.enabled]
     for stray in strays:
         differs(stray, "stopped and disabled", "active or enabled")
@@ -89,11 +85,7 @@ def node_exporter(root: str) -> Generator[PyinfraCommand]:
     An exporter that was here before, or another program on its port, stays as it is.
     """
     defaults = ManagedFile(EXPORTER_DEFAULTS, exporter_defaults(root))
-    foresee(
-        lambda: host.get_fact(Service, unit=EXPORTER, files=[EXPORTER_DEFAULTS]),
-        lambda: file_states([defaults]),
-    )
-    if foreign := host.get_fact(ForeignExporter, root=root):
+    if foreign := read(host, ask_exporter(root)).foreign:
         notice(
             f"{foreign}: that exporter is not changed. With "
             f"--collector.textfile.directory={root}/metrics it also exports GPU and engine metrics."

@@ -1,9 +1,8 @@
 """The node exporter of a Spark, and the units that tell of its GPU and engine."""
 
-import shlex
-from collections.abc import Iterable
+from typing import ClassVar
 
-from sparkwright.common.host_output import MARK, sections
+from sparkwright.common.part import Ask, Part
 from sparkwright.common.ports import EXPORTER_PORT
 
 PACKAGE = "prometheus-node-exporter"
@@ -31,29 +30,29 @@ def exporter_defaults(root: str) -> str:
     )
 
 
-def foreign_script(root: str) -> str:
-    """Return the POSIX shell script that reads whose the exporter is; it exits 0."""
-    return f"""
-echo {MARK}listener
-for pid in $(ss -Hltnp 'sport = :{EXPORTER_PORT}' 2>/dev/null |
-  grep -o 'pid=[0-9]*' | cut -d= -f2 | sort -u); do
-  grep -qs '/{EXPORTER}$' /proc/$pid/cgroup || echo "$(cat /proc/$pid/comm) (pid $pid)"
-done
-echo {MARK}package
-dpkg-query --show --showformat='${{db:Status-Status}}\\n' {PACKAGE} 2>/dev/null
-grep -sx {PACKAGE} {shlex.quote(root)}/state/installed
-true"""
+class Exporter(Part):
+    """The node exporter of a Spark.
 
-
-def foreign_exporter(output: Iterable[str]) -> str | None:
-    """Return whose the exporter is, for people; None where we have installed it, or nobody has.
-
-    Raises:
-        ValueError: A section is missing.
+    Attributes:
+        holder: another program that has its port; None without one.
+        installed: its package is.
+        ours: we have installed it.
     """
-    found = sections(output)
-    if listener := found["listener"]:
-        return f"port {EXPORTER_PORT} is held by {listener[0]}"
-    package = found["package"]
-    foreign = "installed" in package and PACKAGE not in package
-    return f"{PACKAGE} was here before" if foreign else None
+
+    part: ClassVar = "exporter"
+
+    holder: str | None
+    installed: bool
+    ours: bool
+
+    @property
+    def foreign(self) -> str | None:
+        """Whose exporter it is, for people, where it is to be left alone."""
+        if self.holder:
+            return f"port {EXPORTER_PORT} is held by {self.holder}"
+        return f"{PACKAGE} was here before" if self.installed and not self.ours else None
+
+
+def ask_exporter(root: str) -> Ask[Exporter]:
+    """Return the ask for the node exporter, by the root folder."""
+    return Exporter.ask(root=root)

@@ -1,11 +1,14 @@
 """The node exporter with its units, and what Prometheus keeps where two replicas share a Spark."""
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from host.state import exporter
 from sparkwright.common.placed import EXPORTER_DEFAULTS
 from sparkwright.common.ports import METRICS_PORT
 from sparkwright.declared.fleet.fabric_plan import fabric_plan
@@ -13,15 +16,14 @@ from sparkwright.declared.fleet.fleet import Fleet, Replica, Spark
 from sparkwright.declared.fleet.settings import Settings
 from sparkwright.insight.monitoring.deploy import metrics_units, node_exporter, stopped
 from sparkwright.insight.monitoring.node_exporter import (
+    EXPORTER,
     SOCKET,
     TIMER,
+    ask_exporter,
     exporter_defaults,
-    foreign_exporter,
-    foreign_script,
 )
 from sparkwright.insight.monitoring.targets import prometheus_config, targets
-from tests.makers.shell import program, shell
-from tests.unit.driven import fake_host, said_of_file
+from tests.unit.driven import fake_host, file_of, placed
 
 FILES = Path(__file__).parents[4] / "files" / "host" / "insight" / "monitoring"
 ROOT = "/opt/qwen36"
@@ -40,51 +42,50 @@ def test_units_know_root_and_fabric() -> None:
     assert f"\nPORT = {METRICS_PORT}\n" in program
 
 
-def said(listener: str = "", package: str = "") -> list[str]:
-    """Return what the script prints about whose the exporter is."""
-    return ["@@listener", *listener.splitlines(), "@@package", *package.splitlines()]
+def test_whose_exporter_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(exporter, "listening", list)
+    monkeypatch.setattr(exporter, "lines", lambda *_: [])
 
+    def foreign() -> str | None:
+        known = json.dumps({"known": exporter.read(str(tmp_path))})
+        return ask_exporter(str(tmp_path)).value(known).foreign
 
-def test_the_script_reads_whose_it_is(tmp_path: Path) -> None:
-    def found() -> str | None:
-        return foreign_exporter(shell(foreign_script(str(tmp_path)), tmp_path).stdout.splitlines())
-
-    program(tmp_path / "dpkg-query", "exit 1")
-    assert found() is None
-    program(tmp_path / "dpkg-query", "echo installed")
-    assert found() == "prometheus-node-exporter was here before"
+    assert foreign() is None
+    monkeypatch.setattr(exporter, "lines", lambda *_: ["installed"])
+    assert foreign() == "prometheus-node-exporter was here before"
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "installed").write_text("ufw\nprometheus-node-exporter\n")
-    assert found() is None
-    program(tmp_path / "ss", """echo 'LISTEN 0 9 *:9100 *:* users:(("sh",pid='$PPID',fd=3))'""")
-    assert str(found()).startswith("port 9100 is held by ")
-    with pytest.raises(ValueError, match="found no section"):
-        foreign_exporter(["@@package"])
+    assert foreign() is None
+    own = {"pid": 6, "command": "x", "cgroup": "/system.slice/prometheus-node-exporter.service"}
+    socket = {"kind": "tcp", "address": "127.0.0.1", "port": 9100, "processes": [own]}
+    monkeypatch.setattr(exporter, "listening", lambda: [socket])
+    assert foreign() is None
+    own |= {"pid": 7, "command": "node", "cgroup": "/system.slice/theirs.service"}
+    assert foreign() == "port 9100 is held by node (pid 7)"
 
 
-ABSENT = "LoadState=not-found"
+NOBODYS: dict[str, Any] = {"holder": None, "installed": False, "ours": False}
+OURS = NOBODYS | {"installed": True, "ours": True}
+RUNS = "loaded active enabled 1000"
 
 
-def exporter_run(foreign: list[str], unit: str = ABSENT, current: bool = False) -> list[str]:
-    """Return the commands that change a head, whose settings are `current` or absent.
+def exporter_run(found: dict[str, Any], unit: str = "", **settings: Any) -> list[str]:
+    """Return the commands that change a head.
 
     Args:
         unit: what systemd says about the exporter's unit.
+        settings: the state of its settings; none where there are none.
     """
-    answers: dict[str, list[str]] = {"@@listener": foreign, "systemctl show": unit.splitlines()}
-    if current:
-        answers["stat $follow"] = said_of_file(EXPORTER_DEFAULTS, exporter_defaults(ROOT))
-    host = fake_host(answers, root=ROOT)
+    text = exporter_defaults(ROOT)
+    files = {EXPORTER_DEFAULTS: file_of(text, **settings)} if settings else {}
+    units = {EXPORTER: unit} if unit else {}
+    host = fake_host(state={"exporter": found, "placed": placed(files, units)}, root=ROOT)
     host.run(node_exporter, name="x", root=ROOT)
-    return [each for each in host.scripts() if not any(fact in each for fact in answers)]
-
-
-RUNS = "LoadState=loaded\nActiveState=active\nUnitFileState=enabled\nActiveEnterTimestamp=@1000"
-OURS = said(package="installed\nprometheus-node-exporter")
+    return host.scripts()
 
 
 def test_a_head_gets_an_exporter_that_never_listens_on_the_lan() -> None:
-    commands = exporter_run(said())
+    commands = exporter_run(NOBODYS)
     (install,) = [n for n, each in enumerate(commands) if "apt-get install" in each]
     settings = [n for n, each in enumerate(commands) if "/etc/default/prometheus" in each]
     assert settings
@@ -98,28 +99,28 @@ def test_a_head_gets_an_exporter_that_never_listens_on_the_lan() -> None:
 
 
 def test_a_second_run_changes_nothing() -> None:
-    assert exporter_run(OURS, RUNS, current=True) == []
+    assert exporter_run(OURS, RUNS, changed=900) == []
 
 
 def test_a_run_that_died_in_between_is_finished() -> None:
-    assert exporter_run(OURS, f"{RUNS}\nChanged=1001", current=True) == [
+    assert exporter_run(OURS, RUNS, changed=1001) == [
         "systemctl daemon-reload && systemctl restart prometheus-node-exporter.service",
     ]
 
 
-@pytest.mark.parametrize("foreign", [said(package="installed"), said("node (pid 7)")])
-def test_the_owners_exporter_stays_as_it_is(foreign: list[str]) -> None:
-    assert exporter_run(foreign, RUNS) == []
+@pytest.mark.parametrize("found", [NOBODYS | {"installed": True}, NOBODYS | {"holder": "x"}])
+def test_the_owners_exporter_stays_as_it_is(found: dict[str, Any]) -> None:
+    assert exporter_run(found, RUNS) == []
 
 
-def test_a_spark_that_changes_its_part_stops_the_other() -> None:
-    for timer, commands in (
-        (RUNS, ["systemctl disable --quiet --now spark-metrics.timer"]),
-        (ABSENT, []),
-    ):
-        host = fake_host({f"unit={TIMER}": timer.splitlines(), f"unit={SOCKET}": [ABSENT]})
-        host.run(stopped, name="x", units=[TIMER, SOCKET])
-        assert host.scripts()[2:] == commands
+@pytest.mark.parametrize(
+    ("timer", "commands"),
+    [(RUNS, ["systemctl disable --quiet --now spark-metrics.timer"]), ("", [])],
+)
+def test_a_spark_that_changes_its_part_stops_the_other(timer: str, commands: list[str]) -> None:
+    host = fake_host(state={"placed": placed(units={TIMER: timer})}, root=ROOT)
+    host.run(stopped, name="x", units=[TIMER, SOCKET])
+    assert host.scripts() == commands
 
 
 FLEET = Fleet(
