@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from sparkwright.common.part import Ask, Bounded, Part
+from sparkwright.common.part import Bounded, Part
 from sparkwright.engine.state import EngineUnit
 from sparkwright.insight.doctor.gpu import GpuReading
 
@@ -88,8 +88,3 @@ class Checkup(Part):
         unit = self.unit
         steady = unit is not None and unit.active == "active" and not unit.starting
         return steady and not self.downs and not (unit and unit.restarts)
-
-
-def ask_checkup(root: str) -> Ask[Checkup]:
-    """Return the ask for the checkup of a seat, by its folder."""
-    return Checkup.ask(root=root)

@@ -15,7 +15,7 @@ from sparkwright.common.local_file import write_file
 from sparkwright.common.operations import is_dry_run, is_first_pass, notice
 from sparkwright.declared.fleet.fabric_plan import FabricPlan
 from sparkwright.declared.recipe.advisories import warning
-from sparkwright.insight.doctor.checkup import Checkup, ask_checkup
+from sparkwright.insight.doctor.checkup import Checkup
 from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.insight.doctor.issue_report import heading, section
 from sparkwright.insight.doctor.listeners import LISTENING, astray, others
@@ -37,7 +37,7 @@ _sections: dict[tuple[int, str], list[str]] = {}
 @deploy("Doctor")
 def apply() -> None:
     """Name what ails the Spark; with `--data report=FILE` also in a report for an issue."""
-    expect(target().host, lambda: [LISTENING, *(ask_checkup(own.place) for own in seats())])
+    expect(target().host, lambda: [LISTENING, *(Checkup.ask(root=own.place) for own in seats())])
     with surveyed():
         for own in seats():
             doctor(name="What ails it", own=own)
@@ -51,7 +51,7 @@ def doctor(own: Target) -> Generator[StringCommand]:
     plan, peer, hardware, root = own.fabric, own.peer, own.hardware, own.place
     checkup, diagnoses = None, list[Diagnosis]()
     try:
-        checkup = read(host, ask_checkup(root))
+        checkup = read(host, Checkup.ask(root=root))
         checkup = checkup.model_copy(update={"skew": checkup.clock - time.time()})
         link = _link(plan, hardware, peer, root) if plan and peer else []
         listening, may = read(host, LISTENING), own.may_listen

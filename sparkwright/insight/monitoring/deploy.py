@@ -20,7 +20,7 @@ from sparkwright.insight.monitoring.node_exporter import (
     PACKAGE,
     SOCKET,
     TIMER,
-    ask_exporter,
+    Exporter,
     exporter_defaults,
 )
 from sparkwright.machine.host.facts import unit_state
@@ -36,7 +36,7 @@ _SERVICES = {TIMER: "spark-metrics.service", SOCKET: "fabric-metrics@.service"}
 def reads(own: Target) -> Iterator[Ask[Any]]:
     """Yield what the steps below read."""
     if own.is_head:
-        yield ask_exporter(own.root)
+        yield Exporter.ask(root=own.root)
 
 
 def metrics_units(names: Iterable[str], root: str, plan: FabricPlan | None) -> list[ManagedFile]:
@@ -85,7 +85,7 @@ def node_exporter(root: str) -> Generator[PyinfraCommand]:
     An exporter that was here before, or another program on its port, stays as it is.
     """
     defaults = ManagedFile(EXPORTER_DEFAULTS, exporter_defaults(root))
-    if foreign := read(host, ask_exporter(root)).foreign:
+    if foreign := read(host, Exporter.ask(root=root)).foreign:
         notice(
             f"{foreign}: that exporter is not changed. With "
             f"--collector.textfile.directory={root}/metrics it also exports GPU and engine metrics."

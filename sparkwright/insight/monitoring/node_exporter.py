@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from sparkwright.common.part import Ask, Part
+from sparkwright.common.part import Part
 from sparkwright.common.ports import EXPORTER_PORT
 
 PACKAGE = "prometheus-node-exporter"
@@ -51,8 +51,3 @@ class Exporter(Part):
         if self.holder:
             return f"port {EXPORTER_PORT} is held by {self.holder}"
         return f"{PACKAGE} was here before" if self.installed and not self.ours else None
-
-
-def ask_exporter(root: str) -> Ask[Exporter]:
-    """Return the ask for the node exporter, by the root folder."""
-    return Exporter.ask(root=root)

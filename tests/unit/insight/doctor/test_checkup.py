@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from host.state import checkup
-from sparkwright.insight.doctor.checkup import Checkup, FailedSwitch, ask_checkup
+from sparkwright.insight.doctor.checkup import Checkup, FailedSwitch
 from sparkwright.insight.doctor.diagnosis import from_switch
 from tests.makers.doctor import NOW
 from tests.makers.models import changed
@@ -61,7 +61,7 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def reading() -> Checkup:
         known = json.dumps({"known": checkup.read(str(tmp_path))})
-        return ask_checkup(str(tmp_path)).value(known)
+        return Checkup.ask().value(known)
 
     return reading
 

@@ -19,7 +19,7 @@ from sparkwright.insight.monitoring.node_exporter import (
     EXPORTER,
     SOCKET,
     TIMER,
-    ask_exporter,
+    Exporter,
     exporter_defaults,
 )
 from sparkwright.insight.monitoring.targets import prometheus_config, targets
@@ -48,7 +48,7 @@ def test_whose_exporter_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
     def foreign() -> str | None:
         known = json.dumps({"known": exporter.read(str(tmp_path))})
-        return ask_exporter(str(tmp_path)).value(known).foreign
+        return Exporter.ask().value(known).foreign
 
     assert foreign() is None
     monkeypatch.setattr(exporter, "lines", lambda *_: ["installed"])
