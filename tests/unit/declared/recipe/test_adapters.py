@@ -9,7 +9,7 @@ from sparkwright.declared.fleet.check import unsupported
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.declared.recipe.trust import needs
-from sparkwright.plan.release.command import Place, serve_arguments
+from sparkwright.plan.release.command import Ranks, serve_arguments
 from tests.makers.gateway import SPARKS, fleet_of
 from tests.makers.recipe import good, problems, put
 
@@ -47,7 +47,7 @@ def test_an_adapter_that_is_a_checkpoint_needs_no_trust(
 ) -> None:
     found = recipe(tmp_path, modules)
     assert list(needs(found)) == []
-    line = serve_arguments(found, Place())
+    line = serve_arguments(found, Ranks())
     start = line.index("--lora-modules") + 1
     assert line[start : start + len(words)] == words
     names = line[line.index("--served-model-name") + 1 :]

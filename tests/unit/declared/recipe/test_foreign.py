@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 
 from sparkwright.common.errors import PlanError
+from sparkwright.common.placed import Place
 from sparkwright.declared.recipe.loader import RECIPES, load_recipe
 from sparkwright.declared.recipe.published.draft import NotForUs
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.declared.recipe.values import ImageMods
+from sparkwright.plan.release.command import Ranks
 from sparkwright.plan.release.lock import (
     CheckpointLock,
     ImageLock,
@@ -16,7 +18,7 @@ from sparkwright.plan.release.lock import (
     LockedFile,
     checkpoint_key,
 )
-from sparkwright.plan.release.release import Ranks, make_release
+from sparkwright.plan.release.release import make_release
 from sparkwright.run.inventory.groups import load
 from tests.published import published
 from tests.unit.unplaced import unplaced
@@ -441,7 +443,7 @@ def locked(recipe: Recipe) -> Lock:
 def test_a_release_comes_out(put):
     recipe = theirs(put(SPARKRUN, ("model: owner", "model_revision: v1.2\nmodel: owner")))
     assert recipe.checkpoints["model"].revision == "v1.2"
-    release = make_release(recipe, locked(recipe), root="/opt/x", ranks=Ranks(("a",)))
+    release = make_release(recipe, locked(recipe), Place("/opt/x"), Ranks(("a",)))
     assert release.id.startswith("my-model-v2-")
     text = "".join(text for name, text in release.files.items() if not name.startswith("bin/"))
     assert "theirs" not in text

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from sparkwright.common.placed import Place
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.plan.release.command import Ranks
 from sparkwright.plan.release.lock import ImageLock, Lock, checkpoint_key, image_key
-from sparkwright.plan.release.release import Ranks, make_release
+from sparkwright.plan.release.release import make_release
 from sparkwright.plan.release.served import Served, lost_pins, parse_served, served_script
 from tests.makers.release import COMMIT, DIGEST, checkpoint
 
@@ -35,7 +37,7 @@ def full(recipe: Recipe) -> Lock:
 @pytest.fixture
 def root(recipe: Recipe, tmp_path: Path) -> Path:
     """A Spark's folder whose `current` is a release of the recipe."""
-    release = make_release(recipe, full(recipe), root=str(tmp_path), ranks=Ranks(("a",)))
+    release = make_release(recipe, full(recipe), Place(str(tmp_path)), Ranks(("a",)))
     folder = tmp_path / "releases" / "it's-1"
     folder.mkdir(parents=True)
     for name, text in release.files.items():
