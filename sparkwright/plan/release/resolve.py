@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
 from huggingface_hub import constants
+from requests import Response
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import parse
@@ -16,7 +18,7 @@ from sparkwright.plan.release.model_config import shape_of
 from sparkwright.plan.release.needed_files import Choice, needed
 from sparkwright.plan.release.registry import RegistryImage, registry_architecture
 from sparkwright.plan.release.registry_login import mirrored
-from sparkwright.plan.release.web import NO_HEADERS, WebAnswer, WebClient, look_up, unexpected
+from sparkwright.plan.release.web import NO_HEADERS, WebClient, look_up, unexpected
 
 _CONFIG = "config.json"
 # Bytes of an index of shards that is read: what it names then has to be there. Of a larger one, as
@@ -59,10 +61,7 @@ def resolve_with_config(
 
 
 class _Repository:
-    """A repository on a hub, read by the API that huggingface_hub uses.
-
-    That library's own client bounds no answer.
-    """
+    """A repository on a hub, read by the API that huggingface_hub uses."""
 
     def __init__(
         self, client: WebClient, hub: str, repo: str, token: str | None, where: str
@@ -95,29 +94,29 @@ class _Repository:
         return data, self._json(commit, _CONFIG) if _CONFIG in every else None
 
     def _api(self, path: str) -> Any:
-        return self._get(f"api/models/{self._repo}/{path}").json()
+        return json.loads(self._get(f"api/models/{self._repo}/{path}").content)
 
     def _json(self, commit: str, path: str) -> dict[str, Any] | None:
         """Return the object in a file; None if it holds something else."""
         answer = self._get(f"{self._repo}/resolve/{commit}/{quote(path)}")
         try:
-            content = answer.json()
+            content = json.loads(answer.content)
         except (ValueError, RecursionError) as error:
             where = f"{self._repo}@{commit}: {path}"
             raise unexpected(where, str(error), "JSON") from None
         return content if isinstance(content, dict) else None
 
-    def _get(self, path: str) -> WebAnswer:
-        answer = self._client.get(f"{self._hub}/{path}", self._headers)
-        if answer.status != 200:
+    def _get(self, path: str) -> Response:
+        answer = self._client.ask(f"{self._hub}/{path}", self._headers)
+        if answer.status_code != 200:
             raise self._refused(answer)
         return answer
 
-    def _refused(self, answer: WebAnswer) -> PlanError:
+    def _refused(self, answer: Response) -> PlanError:
         """Return the error for an answer without content; the hub hides what one may not see."""
         message = answer.headers.get("X-Error-Message", "")
         is_wrong = message == "Invalid credentials in Authorization header"
-        match answer.status, answer.headers.get("X-Error-Code"):
+        match answer.status_code, answer.headers.get("X-Error-Code"):
             case _, "GatedRepo":
                 found = "a token that has no access" if self._headers else "no token"
                 found = f"a gated repository and {found}"
