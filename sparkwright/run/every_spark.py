@@ -1,37 +1,32 @@
 """The answers of all Sparks of a run, before it makes a file that an earlier one may have made."""
 
-from typing import TypeVar
+from typing import Any
 
 from pyinfra import state
 from pyinfra.api.exceptions import PyinfraError
 
-from sparkwright.common.facts import HostFact
 from sparkwright.common.operations import spark_name, uses_sudo
+from sparkwright.common.part import Part
 from sparkwright.declared.fleet.settings import settings_of
-from sparkwright.plan.release.served import Served, parse_served, served_script
+from sparkwright.run.state import read_now
 from sparkwright.run.sudo import check_sudo
 
-T = TypeVar("T")
 
-
-class ServedRelease(HostFact[Served]):
-    """The release that a Spark serves, and what it was made of."""
-
-    command = staticmethod(served_script)
-    parse = staticmethod(parse_served)
-
-
-def of_every_spark(fact: type[HostFact[T]]) -> dict[str, T]:
-    """Read a fact of each host of the run, by its name.
+def of_every_spark(model: Any) -> dict[str, Any]:
+    """Read a part of each host of the run, by its name; until all are parts, also a fact.
 
     Raises:
         PyinfraError: A host cannot be read; nothing was changed.
     """
-    found: dict[str, T] = {}
+    found = {}
     for each in sorted(state.active_hosts, key=spark_name):
         if uses_sudo(each):
             check_sudo(each)
-        answer = each.get_fact(fact, root=settings_of(each.data.dict()).root)
+        root = settings_of(each.data.dict()).root
+        if issubclass(model, Part):
+            answer: Any = read_now(each, model.ask(root=root))
+        else:
+            answer = each.get_fact(model, root=root)
         if answer is None:
             raise PyinfraError(
                 f"{spark_name(each)}: cannot be read, which comes before this run makes a file "

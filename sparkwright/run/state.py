@@ -69,11 +69,12 @@ def read(spark: Host, ask: Ask[P]) -> P:
         PyinfraError: It could not be read; the Spark has failed.
     """
     connection = connection_of(spark)
+    # Before its turn: what the steps ask for may need the lock, and that a look at other Sparks.
+    others = {each.key: each for each in connection.take_expected() if each.key != ask.key}
     with connection.reading:
         if line := connection.known(ask.key):
             with suppress(ValueError):
                 return ask.value(line)
-        others = {each.key: each for each in connection.take_expected() if each.key != ask.key}
         return _read(spark, ask, *others.values())
 
 
