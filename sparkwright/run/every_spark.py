@@ -1,15 +1,24 @@
 """The answers of all Sparks of a run, before it makes a file that an earlier one may have made."""
 
-from typing import Any
+from contextlib import suppress
+from typing import Any, TypeVar
 
 from pyinfra import state
+from pyinfra.api import Host
 from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.common.operations import spark_name, uses_sudo
-from sparkwright.common.part import Part
+from sparkwright.common.part import Ask, Part
 from sparkwright.declared.fleet.settings import settings_of
-from sparkwright.run.state import read_now
+from sparkwright.run.answers import answers
 from sparkwright.run.sudo import check_sudo
+
+P = TypeVar("P", bound=Part)
+
+
+def now(spark: Host, ask: Ask[P]) -> P:
+    """Return a part as it is now, which may be asked while others wait for the lock."""
+    return ask.value(answers(spark, ask)[0])
 
 
 def of_every_spark(model: Any) -> dict[str, Any]:
@@ -23,10 +32,10 @@ def of_every_spark(model: Any) -> dict[str, Any]:
         if uses_sudo(each):
             check_sudo(each)
         root = settings_of(each.data.dict()).root
-        if issubclass(model, Part):
-            answer: Any = read_now(each, model.ask(root=root))
-        else:
-            answer = each.get_fact(model, root=root)
+        answer = None
+        with suppress(PyinfraError):
+            is_part = issubclass(model, Part)
+            answer = now(each, model.ask(root=root)) if is_part else each.get_fact(model, root=root)
         if answer is None:
             raise PyinfraError(
                 f"{spark_name(each)}: cannot be read, which comes before this run makes a file "

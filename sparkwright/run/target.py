@@ -21,8 +21,7 @@ from sparkwright.plan.release.release import Release
 from sparkwright.plan.release.served import Served, lost_pins
 from sparkwright.plan.release.token import NONE, own_token, token_for
 from sparkwright.run import spark as plan
-from sparkwright.run.every_spark import of_every_spark
-from sparkwright.run.state import read_now
+from sparkwright.run.every_spark import now, of_every_spark
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class Target(plan.SparkTarget):
         served = of_every_spark(Served)
         for each in state.active_hosts:
             for seat in target_of(each).seats[1:]:
-                answer = read_now(each, Served.ask(root=seat.place))
+                answer = now(each, Served.ask(root=seat.place))
                 served[f"{seat.spark}/{seat.replica}"] = answer
         if problem := lost_pins(self.fleet, lock, recipes, served):
             raise PlanError(problem)
