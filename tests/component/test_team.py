@@ -41,7 +41,8 @@ def _spark(name, replica):
     responses = {"gateway/door": [*["keys"] * (name in _keyed), "read"]}
     served = json.dumps({"known": _served if name in _serving else {}})
     return "@fake/" + name, {
-        "says": {"served": served}, "fake_delay": 0, "fake_delay_jitter": 0, "fake_responses": responses, "spark": name,
+        "says": {"served": served}, "spark": name,
+        "fake_delay": 0, "fake_delay_jitter": 0, "fake_responses": responses,
         "hardware": "gb10", "fleet": _fleet, "replica": replica, "recipe": _recipe, "ranks": [name],
         "rank": 0, "port": 8000, "api_key": None,
     }

@@ -123,7 +123,7 @@ def test_a_spark_that_cannot_be(tmp_path: Path, text: str, expected: str) -> Non
         ("x: {recipe: chatty, sparks: []}", "x.sparks: found []; expected a list of one or two Sp"),
         ("x: {recipe: chatty.yaml, sparks: [a]}", "is no file; expected the name alone: chatty"),
         ("x: {recipe: '', sparks: [a]}", 'recipe: found "";'),
-        ("x: {recipe: ./, sparks: [a]}", "a folder; expected the na"),
+        ("x: {recipe: ./, sparks: [a]}", "no file; expected a recipe"),
         ("x: {recipe: chatty, sparks: [a], api_key: off}", 'x.api_key: found "off"; expected'),
         ("x: {recipe: chatty, sparks: [a, b, c]}", "expected a list of one or two Sparks"),
         ("x: {recipe: chatty}", "replicas.x.sparks: found nothing; expected a list of one or two"),
