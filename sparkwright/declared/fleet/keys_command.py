@@ -22,9 +22,6 @@ def keys_said(fleet: Fleet) -> str:
 
     It runs once a process, in the current folder and without a shell. It has this process's
     standard input and errors, so that it may ask a person. Its output is never shown.
-
-    Raises:
-        PlanError: It is missing, fails, takes too long, or prints nothing.
     """
     words = fleet.keys_command
     with _turn:

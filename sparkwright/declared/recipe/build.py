@@ -45,9 +45,6 @@ def build_files(build: ImageBuild | ImageMods, folders: Path = FOLDERS) -> dict[
 
     Hidden files are left out: those that editors and file managers leave behind would change the
     image's name.
-
-    Raises:
-        PlanError: There is no such folder (with the nearest name), or a mod cannot be read.
     """
     if isinstance(build, ImageMods):
         return _mods_files(build)
@@ -144,11 +141,7 @@ def repository_of(build: ImageBuild | ImageMods) -> str:
 
 
 def build_name(build: ImageBuild | ImageMods, base_digest: str, folders: Path = FOLDERS) -> str:
-    """Name the image that a build makes: ``sparkwright/FOLDER:<12 hex of all its inputs>``.
-
-    Raises:
-        PlanError: There is no such folder, or a mod cannot be read.
-    """
+    """Name the image that a build makes: ``sparkwright/FOLDER:<12 hex of all its inputs>``."""
     inputs: list[object]
     if isinstance(build, ImageMods):
         # Without `_APPLY`: what it checks may become stricter without another image.

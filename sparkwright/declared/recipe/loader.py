@@ -48,11 +48,7 @@ def is_path(name: str) -> bool:
 
 
 def load_recipe(name: str, folder: Path | None = None) -> Recipe:
-    """Read and check the recipe of a name, or of a file anywhere.
-
-    Raises:
-        PlanError: There is no such recipe (with the nearest name), or it has faults.
-    """
+    """Read and check the recipe of a name, or of a file anywhere."""
     path = recipe_file(name, folder)
     with lines_of(path):
         data = _read_file(path)
@@ -62,20 +58,12 @@ def load_recipe(name: str, folder: Path | None = None) -> Recipe:
 
 
 def recipe_file(name: str, folder: Path | None = None) -> Path:
-    """Return the file of a recipe; arguments as for `load_recipe`.
-
-    Raises:
-        PlanError: There is no such recipe.
-    """
+    """Return the file of a recipe; arguments as for `load_recipe`."""
     return Path(name) if is_path(name) else _path(name, folder)
 
 
 def checked(data: dict[str, Any], path: Path) -> Recipe:
-    """Return the recipe of a file's data.
-
-    Raises:
-        PlanError: It has faults.
-    """
+    """Return the recipe of a file's data."""
     recipe = parse(Recipe, data, str(path))
     # The rules read the options, which have to be valid first.
     problems = [*check.problems(recipe)] or [*rules.problems(recipe)]

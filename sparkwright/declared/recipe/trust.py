@@ -124,11 +124,7 @@ _PLAIN: Mapping[str, Callable[[object], bool]] = {
 
 
 def needs(recipe: Recipe) -> Iterator[Need]:
-    """Yield the settings of a recipe that only an inventory can allow.
-
-    Raises:
-        PlanError: One of its mods cannot be read.
-    """
+    """Yield the settings of a recipe that only an inventory can allow."""
     if isinstance(recipe.image, ImageMods):
         for mod in read_mods(recipe.image.mods):
             yield Need(mod.word, f"image.mods: {mod.name}", _MOD, tuple(description(mod)))
