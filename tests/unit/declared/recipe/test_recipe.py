@@ -15,13 +15,13 @@ from tests.makers.recipe import good, problems, put
 
 def test_a_recipe_has_its_files_name_and_what_nobody_says(tmp_path: Path) -> None:
     put(tmp_path, good())
-    recipe = load_recipe("try", tmp_path)
+    recipe = load_recipe(str(tmp_path / "try.yaml"))
     assert recipe.name == "try"
     assert recipe.checkpoints["model"].revision == "main"
     assert recipe.stop_timeout == 0
     # A stop waits for the drain.
     put(tmp_path, {**good(), "args": {"shutdown-timeout": 60}})
-    assert load_recipe("try", tmp_path).stop_timeout == 58
+    assert load_recipe(str(tmp_path / "try.yaml")).stop_timeout == 58
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -37,7 +37,7 @@ def test_a_name_that_is_none_comes_with_the_nearest(tmp_path: Path) -> None:
     for name in ("Try", "a_b", "-a"):
         put(tmp_path, good(), name)
         with pytest.raises(PlanError, match="expected a name of a-z"):
-            load_recipe(name, tmp_path)
+            load_recipe(str(tmp_path / f"{name}.yaml"))
 
 
 def test_what_a_source_saw_of_the_memory_is_more_than_nothing(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_what_a_source_saw_of_the_memory_is_more_than_nothing(tmp_path: Path) ->
 def test_an_empty_file_lacks_everything(tmp_path: Path) -> None:
     (tmp_path / "empty.yaml").write_text("")
     with pytest.raises(PlanError) as caught:
-        load_recipe("empty", tmp_path)
+        load_recipe(str(tmp_path / "empty.yaml"))
     required = [name for name, field in Recipe.model_fields.items() if field.is_required()]
     assert len(caught.value.problems) == len(required) - 1
     assert all("found nothing; expected" in problem for problem in caught.value.problems)
@@ -216,3 +216,10 @@ def test_the_rerankers_prompt_is_that_of_its_card() -> None:
     made = render.from_string(template)
     assert made.render(messages=messages) == expected.format(usual)
     assert made.render(messages=messages, instruction="Find it") == expected.format("Find it")
+
+
+@pytest.mark.parametrize("variant", ["", "-1m", "-text", "-fp8"])
+def test_no_variant_of_qwen35_35b_samples_with_flashinfer(variant: str) -> None:
+    """github.com/AI-Guru/ai_services, 5afca52: in all four compose files, against endless loops."""
+    env = load_recipe(f"qwen3.5-35b{variant}").env
+    assert env["VLLM_USE_FLASHINFER_SAMPLER"] == "0"

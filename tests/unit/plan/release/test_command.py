@@ -48,7 +48,7 @@ def through_shell(text: str, folder: Path) -> list[str]:
 def recipe_with(folder: Path, **changes: object) -> Recipe:
     folder.mkdir()
     put(folder, {**good(), **changes})
-    return load_recipe("try", folder)
+    return load_recipe(str(folder / "try.yaml"))
 
 
 def options(words: list[str]) -> dict[str, list[str]]:
