@@ -23,11 +23,7 @@ _QUESTION = {
 
 
 def run() -> int:
-    """Bring up a virtual Spark, deploy to it, ask it; return the exit status.
-
-    Raises:
-        LabError: a lab is up already, which somebody may be at work with.
-    """
+    """Bring up a virtual Spark, deploy to it, ask it; return the exit status."""
     begun = time.monotonic()
     lab = Lab()
     if lab.status()["up"]:

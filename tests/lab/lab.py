@@ -42,17 +42,7 @@ class Lab:
         pair: bool = False,
         engine: Engine = "vllm",
     ) -> None:
-        """Start services and Sparks, and wait until they serve; what a crash left is removed first.
-
-        Args:
-            sparks: how many, 1 to 4.
-            variant: how all of them left the factory; one of variants.VARIANTS.
-            pair: whether the inventory has a replica for each two of them, or one for each.
-            engine: what the registry serves as the engine image.
-
-        Raises:
-            LabError: the machine lacks something, another lab is up, or a Spark has no partner.
-        """
+        """Start services and Sparks, and wait for them; what a crash left is removed first."""
         setup.check_machine()
         variants.check(variant)
         names = rootfs.SPARKS[:sparks]
@@ -96,16 +86,7 @@ class Lab:
                 spark.wait_ready()
 
     def ensure(self, sparks: int, engine: Engine, *, pair: bool = False) -> list[Handle]:
-        """Have a lab of these Sparks up, in place of another one or of one that was left damaged.
-
-        Args:
-            sparks: how many, 1 to 4; what they hold is left as it is.
-            engine: what the registry serves as the engine image.
-            pair: whether the inventory has a replica for each two of them, or one for each.
-
-        Raises:
-            LabError: the machine lacks something.
-        """
+        """Have a lab of these Sparks up, in place of another one or of a damaged one."""
         lab = state.read()
         same = lab and (len(lab.sparks), lab.pair, lab.engine) == (sparks, pair, engine)
         if not (same and lab and _whole(lab) and all(map(_intact, self.sparks()))):
@@ -120,11 +101,7 @@ class Lab:
             self._clear()
 
     def spark(self, name: str) -> Handle:
-        """Return a Spark.
-
-        Raises:
-            LabError: no such Spark is up.
-        """
+        """Return a Spark."""
         handle = Handle(name)
         handle.record()
         return handle
@@ -180,15 +157,7 @@ class Lab:
 
 
 def fleet_text(names: Sequence[str], pair: bool = False) -> str:
-    """Return an inventory file (as sparks.yaml).
-
-    Args:
-        names: its Sparks.
-        pair: whether each two of them are a replica, or each one.
-
-    Raises:
-        LabError: a Spark has no partner.
-    """
+    """Return an inventory file (as sparks.yaml)."""
     size = 2 if pair else 1
     if len(names) % size:
         raise LabError(f"found {len(names)} Sparks to be paired; expected 2 or 4")

@@ -50,11 +50,7 @@ SERVICES = (
 
 
 def start(service: Service) -> Process:
-    """Start a service; return once it takes connections.
-
-    Raises:
-        LabError: it ended, or does not answer.
-    """
+    """Start a service; return once it takes connections."""
     process = state.start(service.name, service.command())
 
     def ready() -> bool:

@@ -33,10 +33,6 @@ def set_fault(
         seconds: Retry-After of 429; None: 1.
         rate: bytes per second of each answer; None: 1 MiB.
         hub: the running hub's URL.
-
-    Raises:
-        ValueError: the hub refuses the fault.
-        OSError: no hub answers.
     """
     fault = {"name": name, "path": path, "times": times, "after": after}
     fault |= {"seconds": seconds} if seconds is not None else {}
