@@ -7,24 +7,20 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 import testinfra
 from testinfra.host import Host
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.part import Ask, Part
 from sparkwright.common.terminal import plain
 from sparkwright.declared.fleet.group_data import checked_group_data, data_of_spark
-from sparkwright.plan.release.programs import state_program
 from sparkwright.run.inventory.groups import groups_of_python
 from sparkwright.run.inventory.selection import choose_replicas, selected
 from sparkwright.run.spark import SparkTarget, fleet_of
-from sparkwright.run.state import RUN
 
 Data = dict[str, Any]
-P = TypeVar("P", bound=Part)
 
 # What `load` has read, by the Spark's name: of one that serves two replicas, by SPARK/REPLICA.
 SPARKS: dict[str, Data] = {}
@@ -112,30 +108,6 @@ def connection(spark: str) -> Host:
     return host
 
 
-def read(spark: str, ask: Ask[P]) -> P:
-    """Return a part of what a Spark is.
-
-    Raises:
-        ValueError: The Spark could not read it, or says what it should not.
-    """
-    # Where ssh has closed the connection meanwhile, this opens it again.
-    connection(spark).run("true")
-    is_local = _data(spark)["pyinfra_name"] == "@local"
-    words = ["sh", "-c"] if is_local else ["ssh", "-o", f"ControlPath={_sockets() / spark}", spark]
-    said = subprocess.run(
-        [*words, f"sudo -n {RUN}"],
-        input=f"{state_program(frozenset({ask.model.part}))}\n[{ask.key}]\n",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return ask.value(said.stdout.rstrip("\n"))
-
-
-def _data(spark: str) -> Data:
-    return next(each for each in SPARKS.values() if each["spark"] == spark)
-
-
 def at_once(ask: Callable[[str], str]) -> list[str]:
     """Ask something of each chosen Spark, at once."""
     _sockets()
@@ -150,7 +122,7 @@ def at_once(ask: Callable[[str], str]) -> list[str]:
 @cache
 def reached(spark: str) -> tuple[Host, str]:
     """Return a connection to a Spark, and why it cannot be used, in a sentence; "" if it can."""
-    data = _data(spark)
+    data = next(each for each in SPARKS.values() if each["spark"] == spark)
     if data["pyinfra_name"] == "@local":
         host = testinfra.get_host("local://", sudo=True)
     else:
