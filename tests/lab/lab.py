@@ -3,7 +3,6 @@
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -17,8 +16,6 @@ from tests.lab.state import (
     KNOWN_HOSTS,
     RUN,
     STORAGE,
-    TWINS,
-    Cable,
     Engine,
     LabError,
     Spark,
@@ -110,28 +107,6 @@ class Lab:
         """Return all Sparks that are up, powered off or not."""
         return [Handle(name) for name in state.require().sparks]
 
-    def status(self) -> dict[str, Any]:
-        """Return what is up: {"up": bool, "services": {name: bool}, "sparks": {name: {…}}}."""
-        lab = state.read()
-        if lab is None:
-            return {"up": False, "services": {}, "sparks": {}}
-        sparks = {
-            name: {
-                "power": "on" if spark.supervisor and spark.supervisor.alive() else "off",
-                "ssh": services.answers(network.address(name), 22),
-                "address": network.address(name),
-                "factory": spark.factory,
-                "cable": _cable(spark.cable),
-                "port": spark.cable.port,
-                "mtu": spark.cable.mtu,
-                "delay_ms": spark.delay * 1000,
-                "loss": spark.loss,
-            }
-            for name, spark in lab.sparks.items()
-        }
-        alive = {name: process.alive() for name, process in lab.services.items()}
-        return {"up": True, "services": alive, "sparks": sparks}
-
     def _clear(self) -> None:
         lab = state.read()
         for process in lab.services.values() if lab else ():
@@ -182,14 +157,6 @@ def fleet_text(names: Sequence[str], pair: bool = False) -> str:
     }
     head = "# Written by `python -m tests.lab up`, removed by `down`.\n"
     return head + yaml.safe_dump({"sparks": sparks, "replicas": replicas}, sort_keys=False)
-
-
-def _cable(cable: Cable) -> str:
-    """Say in words which twins a cable carries."""
-    whole = [twin for twin in TWINS if twin not in cable.cut]
-    if len(whole) == 1:
-        return f"twin {whole[0]} only"
-    return "whole" if whole else "cut"
 
 
 def _whole(lab: State) -> bool:
