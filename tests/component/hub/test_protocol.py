@@ -56,7 +56,7 @@ def test_gated_repository(running: Running, model: Path, tmp_path: Path) -> None
             hf_hub_download(MODEL, "config.json", endpoint=running.url, token=token)
         with pytest.raises(errors.GatedRepoError):
             running.api(token).auth_check(MODEL)
-    assert same(running.snapshot(tmp_path / "local", token="hf_lab_reader"), model)
+    assert same(running.snapshot(tmp_path / "local", "hf_lab_reader"), model)
 
 
 def test_a_private_repository_is_not_there_for_others(running: Running) -> None:
@@ -82,14 +82,14 @@ def test_what_is_not_there(running: Running) -> None:
     [("bytes=10-19", 10, 20), ("bytes=500000-", 500000, SIZE), ("bytes=-5", SIZE - 5, SIZE)],
 )
 def test_ranges(running: Running, model: Path, wanted: str, start: int, end: int) -> None:
-    answer = running.content("model.safetensors", Range=wanted)
-    assert answer.status == 206
+    answer = running.weights(wanted)
+    assert answer.status_code == 206
     assert answer.headers["Content-Range"] == f"bytes {start}-{end - 1}/{SIZE}"
-    assert answer.body == (model / "model.safetensors").read_bytes()[start:end]
+    assert answer.content == (model / "model.safetensors").read_bytes()[start:end]
 
 
 @pytest.mark.parametrize("wanted", [f"bytes={SIZE}-", "bytes=9-3", "lines=1-2"])
 def test_a_range_that_is_not_there_is_416(running: Running, wanted: str) -> None:
-    answer = running.content("model.safetensors", Range=wanted)
-    assert answer.status == 416
+    answer = running.weights(wanted)
+    assert answer.status_code == 416
     assert answer.headers["Content-Range"] == f"bytes */{SIZE}"
