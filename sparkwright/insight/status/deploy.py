@@ -16,10 +16,10 @@ from sparkwright.door.door import door_unit
 from sparkwright.insight.status.status import PATIENCE, Reading, SparkRow
 from sparkwright.insight.status.table import as_json, table
 from sparkwright.insight.status.warnings import warnings
+from sparkwright.run.answers import answers
 from sparkwright.run.failures import why_silent
 from sparkwright.run.report import check_alone, tell_machines
 from sparkwright.run.session import check_is_run
-from sparkwright.run.state import read_now
 from sparkwright.run.target import Target, target, target_of
 
 
@@ -70,7 +70,7 @@ def _read(asked: Container[Host], seat: Target) -> SparkRow:
     ask = Reading.ask(root=seat.place, door=door_unit(seat.place))
     try:
         how = {"_sudo": False, "_timeout": PATIENCE, "_ignore_errors": True}
-        return _row(seat, read_now(spark, ask, **how))
+        return _row(seat, ask.value(*answers(spark, ask, **how)))
     except ConnectError:
         return _row(seat)
     except PyinfraError:

@@ -16,7 +16,7 @@ from sparkwright.insight.drift.drift import (
     running_differences,
 )
 from sparkwright.machine.host.kernel import Kernel
-from sparkwright.plan.release.command import Place, container_arguments, environment
+from sparkwright.plan.release.command import Ranks, container_arguments, environment
 from tests.makers.gpu import gpu
 from tests.makers.models import changed
 from tests.makers.release import release
@@ -30,7 +30,7 @@ def container(**changes: Any) -> RunningContainer:
     variables = [f"{key}={value}" for key, value in environment(served.recipe).items()]
     values = {
         "image": "sha256:aa",
-        "arguments": tuple(container_arguments(served.recipe, Place())),
+        "arguments": tuple(container_arguments(served.recipe, Ranks())),
         "environment": tuple(variables),
     }
     return RunningContainer(**values | changes)
