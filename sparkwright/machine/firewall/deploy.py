@@ -85,7 +85,7 @@ def firewall(
         yield failing("No port of sshd was found: ufw could lock out this very connection.")
         return
     ours = state.turned_on or turn_on
-    add, delete = differences(state, [*(ssh_rules(state) if ours else ()), *rules], purposes)
+    add, delete = differences(state.rules, [*(ssh_rules(state) if ours else ()), *rules], purposes)
     if not (turn_on or add or delete):
         host.noop("ufw lets through what it should")
         return

@@ -79,7 +79,7 @@ def ssh_rules(state: FirewallState) -> list[UfwRule]:
 
 
 def differences(
-    state: FirewallState, wanted: Sequence[UfwRule], purposes: Collection[str]
+    found: Collection[UfwRule], wanted: Sequence[UfwRule], purposes: Collection[str]
 ) -> tuple[list[UfwRule], list[UfwRule]]:
     """Return the rules to add, and those to delete.
 
@@ -87,7 +87,7 @@ def differences(
     another purpose than those for which `wanted` is complete, is never deleted.
     """
     texts = {rule.text for rule in wanted}
-    found = {rule.text for rule in state.rules}
-    missing = [rule for rule in wanted if rule.text not in found]
-    stale = [rule for rule in state.rules if rule.purpose in purposes and rule.text not in texts]
+    known = {rule.text for rule in found}
+    missing = [rule for rule in wanted if rule.text not in known]
+    stale = [rule for rule in found if rule.purpose in purposes and rule.text not in texts]
     return list(dict.fromkeys(missing)), stale
