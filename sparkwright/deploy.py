@@ -61,7 +61,7 @@ def prepare(answers: str) -> None:
         preflight.apply()
         provision()
         engine.prepare()
-        rollout.intend(answers=answers)
+    rollout.intend(answers=answers)
 
 
 def provision() -> None:

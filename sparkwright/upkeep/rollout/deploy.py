@@ -22,14 +22,13 @@ from sparkwright.run.target import Target, seats
 
 @deploy("Rollout")
 def intend(answers: str) -> None:
-    """Write down what each replica should serve.
-
-    Args:
-        answers: path of a file.
-    """
+    """Write down what each replica should serve, and whether that fits beside what runs now."""
     for own in seats():
         if served := own.release:
-            intended(name="What it should serve", release=served, own=own, answers=answers)
+            asked, memory = settings(served, own), host.get_fact(FreeMemory)
+            fits = bool(memory) and not asked.others and is_beside(asked, memory)
+            models = [*served.recipe.models]
+            _write_answer(answers, own, release=served.id, models=models, fits=fits)
 
 
 @deploy("Rollout")
@@ -50,16 +49,6 @@ def switch(answers: str, minimum_speed: float | None = None) -> None:
                 answers=answers,
                 minimum_speed=minimum_speed,
             )
-
-
-@operation()
-def intended(release: Release, own: Target, answers: str) -> Generator[PyinfraCommand]:
-    """Write down the release, its model names, and whether its engine fits beside what runs."""
-    asked, memory = settings(release, own), host.get_fact(FreeMemory)
-    fits = not asked.others and is_beside(asked, memory)
-    _write_answer(answers, own, release=release.id, models=[*release.recipe.models], fits=fits)
-    host.noop(f"it should serve {release.id}")
-    yield from ()
 
 
 @operation()
