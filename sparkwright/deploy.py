@@ -15,14 +15,16 @@ from sparkwright.engine import deploy as engine
 from sparkwright.insight.monitoring import deploy as monitoring
 from sparkwright.insight.status.operations import announce
 from sparkwright.machine.firewall import deploy as firewall
-from sparkwright.machine.host import deploy as host
+from sparkwright.machine.host import deploy as machine
 from sparkwright.machine.preflight import deploy as preflight
 from sparkwright.machine.runtime import deploy as runtime
 from sparkwright.network.fabric import deploy as fabric
 from sparkwright.network.link import deploy as link
 from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
+from sparkwright.run.state import expect
 from sparkwright.run.survey import surveyed
+from sparkwright.run.target import target
 from sparkwright.upkeep.rollout import deploy as rollout
 
 
@@ -37,6 +39,7 @@ def converge() -> None:
     start_session()
     hold_lease()
     announce()
+    expect_all()
     with surveyed():
         preflight.apply()
         fabric.apply()
@@ -64,10 +67,16 @@ def prepare(answers: str) -> None:
     rollout.intend(answers=answers)
 
 
+def expect_all() -> None:
+    """Have the first step that reads the Spark read for all of them, in one command."""
+    own = target()
+    expect(own.host, lambda: [ask for part in (machine,) for ask in part.reads(own)])
+
+
 def provision() -> None:
     """Prepare all that an engine needs, without steps that may disturb one that serves."""
-    host.apply()
-    host.folders()
+    machine.apply()
+    machine.folders()
     link.apply()
     jobs.apply()
     weights.authenticate()

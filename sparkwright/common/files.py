@@ -6,7 +6,7 @@ from typing import Literal
 
 from sparkwright.common.difference import Difference
 
-Kind = Literal["absent", "unreadable", "file", "directory", "link", "other"]
+Kind = Literal["absent", "unreadable", "file", "directory", "other"]
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,11 @@ class FileState:
     """The state of a path.
 
     Attributes:
+        kind: of what it is, or what a link there leads to.
         mode: octal digits without a leading zero; "" when absent or unreadable.
-        detail: sha256 of a file, target of a link, reason of "unreadable".
+        detail: sha256 of a file, reason of "unreadable".
+        link: target of a link; None where it is none.
+        changed: seconds since the epoch.
     """
 
     kind: Kind
@@ -65,12 +68,14 @@ class FileState:
     group: str = ""
     mode: str = ""
     detail: str = ""
+    link: str | None = None
+    changed: int = 0
 
 
 def is_current(entry: Entry, state: FileState) -> bool:
     """Tell whether the path already is what `entry` says."""
     if isinstance(entry, Symlink):
-        return (state.kind, state.detail) == ("link", entry.target)
+        return state.link == entry.target
     if (state.user, state.group, state.mode) != (entry.user, entry.group, entry.mode):
         return False
     if isinstance(entry, Directory):
@@ -81,7 +86,8 @@ def is_current(entry: Entry, state: FileState) -> bool:
 def obstacle(entry: Entry, state: FileState) -> str | None:
     """Return why `entry` must not be put over what is there, as a sentence; None if nothing is."""
     wanted = {ManagedFile: "file", Directory: "directory", Symlink: "link"}[type(entry)]
-    if state.kind in ("absent", wanted):
+    there = "link" if wanted == "link" and state.link is not None else state.kind
+    if there in ("absent", wanted):
         return None
     if state.kind == "unreadable":
         return f"{entry.path} cannot be read: {state.detail}."
@@ -91,7 +97,7 @@ def obstacle(entry: Entry, state: FileState) -> str | None:
 def file_difference(entry: Entry, state: FileState) -> Difference:
     """Return how a path that is not current differs, without its content."""
     if isinstance(entry, Symlink):
-        there = f"a link to {state.detail}" if state.kind == "link" else _kind(state)
+        there = _kind(state) if state.link is None else f"a link to {state.link}"
         return Difference(entry.path, f"a link to {entry.target}", there)
     wanted = "directory" if isinstance(entry, Directory) else "file"
     if state.kind != wanted:

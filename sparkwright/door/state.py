@@ -9,7 +9,8 @@ from sparkwright.common.facts import HostFact
 from sparkwright.common.host_output import MARK, sections
 from sparkwright.common.placed import SYSTEMD
 from sparkwright.door.door import CERTIFICATE, CONFIG, KEYS, SEAT_UNIT, UNIT, door_unit
-from sparkwright.machine.host.units import UnitState, parse_units, units_script
+from sparkwright.machine.host.state import UnitState
+from sparkwright.machine.host.units import parse_units, units_script
 
 _UNIT = re.compile(r"door(@[A-Za-z0-9_.-]+)?\.service")
 

@@ -2,13 +2,14 @@
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import gevent
+from gevent.lock import RLock
 from pyinfra import host, state
 from pyinfra.api import Host, StringCommand
 from pyinfra.connectors.util import CommandOutput
@@ -62,16 +63,25 @@ class SparkConnection:
 
     Attributes:
         fact: "surveyed" or "momentary" where the next command is a fact's.
+        is_read: The next command only reads.
+        reading: One reading at a time: the second has the answers of the first.
+        expected: What the steps of the run will ask for.
+        changes: How many commands may have changed the replica.
     """
 
     def __init__(self, spark: Host, connector: Any) -> None:
         self.fact = ""
+        self.is_read = False
+        self.reading = RLock()
+        self.expected: Callable[[], Iterable[Any]] = tuple
+        self.changes = 0
+        self._expecting = {True, False}
+        self._lines: dict[str, tuple[float, str]] = {}
         self._spark = spark
         self._connector = connector
         # By key: when it was read, and what it was.
         self._answers: dict[str, tuple[float, Answer]] = {}
         self._served: set[tuple[str, str | None, str]] = set()
-        self._changes = 0
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._connector, name)
@@ -79,6 +89,10 @@ class SparkConnection:
 
     def run_shell_command(self, command: Any, **options: Any) -> Answer:
         """Answer a fact by the survey, or run a command."""
+        if self.is_read:
+            self.is_read = False
+            read: Answer = self._call(self._connector.run_shell_command, command, **options)
+            return read
         fact, self.fact = self.fact, ""
         key = _key(command, options)
         taken, answer = self._answers.get(key, (0.0, None))
@@ -109,7 +123,7 @@ class SparkConnection:
         """Run the commands of facts in one; return whether it brought answers."""
         options = asked[0].options
         alike = {each.key: each.script for each in asked if each.options == options}
-        mark, before = f"@@{secrets.token_hex(8)}", self._changes
+        mark, before = f"@@{secrets.token_hex(8)}", self.changes
         with suppress(Exception):
             # By standard input: an argument has 128 KiB at most.
             script = survey_script([*alike.values()], mark)
@@ -120,16 +134,35 @@ class SparkConnection:
             )
             answers = dict(answers_of(list(alike), output.stdout_lines, mark))
             taken = time.monotonic()
-            if before == self._changes:
+            if before == self.changes:
                 self._answers.update({key: (taken, answer) for key, answer in answers.items()})
                 return bool(answers)
         return False
 
+    def known(self, key: str) -> str | None:
+        """Return what a Spark has answered to an ask, unless that may have changed since."""
+        taken, line = self._lines.get(f"{planning()} {key}", (0.0, ""))
+        return line if line and time.monotonic() - taken < FRESH else None
+
+    def remember(self, lines: Mapping[str, str]) -> None:
+        """Keep the answers to asks until something changes."""
+        now = time.monotonic()
+        # A run has none of its plan's answers: it has its lease only now.
+        self._lines |= {f"{planning()} {key}": (now, line) for key, line in lines.items()}
+
+    def take_expected(self) -> Iterable[Any]:
+        """Return the asks of all steps, once a plan and once a run."""
+        if planning() not in self._expecting:
+            return ()
+        self._expecting.discard(planning())
+        return self.expected()
+
     def forget(self) -> None:
         """Have every fact read anew, also what is being read now."""
+        self._lines.clear()
         self._answers.clear()
         self._served.clear()
-        self._changes += 1
+        self.changes += 1
 
     def _change(self) -> None:
         for each in (self._spark, *target_of(self._spark).together):

@@ -236,7 +236,7 @@ def test_from_the_spark_itself(spark: Handle, served: str) -> None:
         "sparks: {spark1: {local: true, hardware: lab}}\n"
         "replicas:\n  lab1: {recipe: lab-tiny, sparks: [spark1], trusts: [tool-parser-plugin]}\n"
     )
-    spark.run("cat > sparkwright/run/inventory/lab.yaml", stdin=fleet)
+    spark.run("cat > sparkwright/inventory/lab.yaml", stdin=fleet)
     spark.run(
         "cd sparkwright && python3 -m venv .venv && "
         ".venv/bin/pip install --quiet --no-deps --require-hashes -r requirements.lock",
@@ -253,9 +253,9 @@ def test_from_the_spark_itself(spark: Handle, served: str) -> None:
     refused = spark.run(deploy, check=False, timeout=300)
     assert refused.returncode == 1
     assert "lab.keys: found no such file, while the door of spark1 has keys;" in refused.stderr
-    assert "lab.keys" not in spark.run("ls sparkwright/run/inventory").stdout
+    assert "lab.keys" not in spark.run("ls sparkwright/inventory").stdout
     assert ask(spark).ok
-    keys = "umask 077; cat > sparkwright/run/inventory/lab.keys"
+    keys = "umask 077; cat > sparkwright/inventory/lab.keys"
     spark.run(keys, stdin=keys_path(FLEET).read_text())
     answer = spark.run(deploy, timeout=300)
     totals = json.loads(answer.stdout)["results"]["totals"]

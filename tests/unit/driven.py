@@ -1,7 +1,8 @@
 """Operations and facts without pyinfra's command line: on this machine, or on a fake host."""
 
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -12,7 +13,10 @@ from pyinfra.api.connect import connect_all
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.operation import OperationMeta, add_op
 from pyinfra.api.operations import run_ops
+from pyinfra.connectors.util import CommandOutput, OutputLine
 from pyinfra.context import ctx_host, ctx_state
+
+from sparkwright.run.state import RUN
 
 
 @dataclass
@@ -23,11 +27,14 @@ class Driven:
         name: the host, as in an inventory.
         data: its data.
         commands: each shell command as it ran, secrets unmasked, with its stdin.
+        state: what its parts are, by their names, or functions of what is asked; None for a host
+            on which the program that reads them runs.
     """
 
     name: str
     data: dict[str, Any]
     commands: list[tuple[str, Any]] = field(default_factory=list)
+    state: Mapping[str, Any] | None = None
 
     def run(self, operation: Callable[..., Any], **arguments: Any) -> OperationMeta:
         """Run one operation as `pyinfra -y` does, and return its result."""
@@ -55,6 +62,13 @@ class Driven:
         """The shell commands without their stdin."""
         return [command for command, _ in self.commands]
 
+    def _says(self, part: str, asked: Mapping[str, Any]) -> str:
+        assert self.state is not None
+        if part not in self.state:
+            return json.dumps({"unknown": f"the test has no part {part}"})
+        value = self.state[part]
+        return json.dumps({"known": value(**asked) if callable(value) else value})
+
     def _connect(self, *, check_for_changes: bool) -> tuple[State, Host]:
         inventory = Inventory(([self.name], self.data))
         state = State(inventory, Config(), check_for_changes=check_for_changes)
@@ -65,6 +79,10 @@ class Driven:
 
         def run_shell_command(command: Any, **arguments: Any) -> Any:
             raw = command if isinstance(command, str) else command.get_raw_value()
+            if raw == RUN and self.state is not None:
+                asks = json.loads(arguments["_stdin"][1])
+                said = [OutputLine("stdout", self._says(part, asked)) for part, asked, _ in asks]
+                return True, CommandOutput(said)
             self.commands.append((raw, arguments.get("_stdin")))
             return original(command, **arguments)
 
@@ -77,7 +95,11 @@ def this_machine(**data: Any) -> Driven:
     return Driven("@local", data)
 
 
-def fake_host(responses: Mapping[Any, Any] | None = None, **data: Any) -> Driven:
+def fake_host(
+    responses: Mapping[Any, Any] | None = None,
+    state: Mapping[str, Any] | None = None,
+    **data: Any,
+) -> Driven:
     """Drive a host that answers as `responses` says (part of a command -> output), else nothing.
 
     Commands of `failing` fail, as they do on a host; apt installs what it is asked for.
@@ -93,10 +115,44 @@ def fake_host(responses: Mapping[Any, Any] | None = None, **data: Any) -> Driven
         "fake_responses": answers,
         "apt_patience_seconds": 0,
     }
-    return Driven("@fake/spark", settings | data)
+    parts = {"placed": placed(), **(state or {})}
+    return Driven("@fake/spark", settings | data, state=parts)
 
 
-def said_of_file(path: str, text: str, mode: str = "644") -> list[str]:
-    """Return what the fact of files prints of a file that root owns."""
+def placed(
+    files: Mapping[str, Mapping[str, Any]] | None = None,
+    units: Mapping[str, str] | None = None,
+    parameters: Mapping[str, str] | None = None,
+    users: Iterable[str] = (),
+) -> dict[str, Any]:
+    """Return the part of what is placed on a host.
+
+    Args:
+        units: by name, words of "loaded active enabled unread", and when it started.
+    """
+    return {
+        "files": dict(files or {}),
+        "units": {name: _unit(words.split()) for name, words in (units or {}).items()},
+        "parameters": dict(parameters or {}),
+        "users": [*users],
+    }
+
+
+def _unit(words: list[str]) -> dict[str, Any]:
+    return {
+        "load": "loaded" if "loaded" in words else "not-found",
+        "active": "active" if "active" in words else "inactive",
+        "file": "enabled" if "enabled" in words else "",
+        "path": "/unit" if "loaded" in words else "",
+        "outdated": "unread" in words,
+        "status": "",
+        "started": next((int(word) for word in words if word.isdecimal()), 0),
+        "wanted": "enabled" in words,
+    }
+
+
+def file_of(text: str, mode: str = "644", **other: Any) -> dict[str, Any]:
+    """Return the state of a file that root owns."""
     digest = sha256(text.encode()).hexdigest()
-    return [f"stat\tregular file\troot\troot\t{mode}\t{path}", f"{digest}  {path}"]
+    own = {"kind": "file", "user": "root", "group": "root", "mode": mode, "detail": digest}
+    return own | other

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from sparkwright.common.host_output import MARK, sections
 from sparkwright.common.ports import EXPORTER_PORT
-from sparkwright.machine.host.units import UnitState, parse_units, units_script
+from sparkwright.machine.host.state import UnitState
+from sparkwright.machine.host.units import parse_units, units_script
 
 PACKAGE = "prometheus-node-exporter"
 EXPORTER = f"{PACKAGE}.service"

@@ -1,18 +1,30 @@
 """The deploys of the host: settings for months of serving, and the root folder."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pyinfra.api import deploy
 
 from sparkwright.common.files import Directory, ManagedFile
+from sparkwright.common.part import Ask
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import EARLYOOM, JOURNALD, SYSCTL, layout
 from sparkwright.common.render import unit_file
 from sparkwright.machine.host.operations.files import managed_files
 from sparkwright.machine.host.operations.services import engine_users, gpu_clock, service, sysctl
-from sparkwright.run.target import target
+from sparkwright.machine.host.state import ask_placed, ask_release
+from sparkwright.run.target import Target, target
 
 _GPU_CLOCK = HOST_FILES / "machine" / "gpu-clock.service"
+
+
+def reads(own: Target) -> Iterator[Ask[Any]]:
+    """Yield what these steps ask of a Spark: all that the table of what we place has."""
+    yield ask_placed(own.root)
+    for seat in own.seats:
+        if seat.release:
+            yield ask_release(own.root, seat.release.id)
 
 
 @deploy("Host")

@@ -2,20 +2,10 @@
 
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from sparkwright.common.host_output import MARK, Sections
 from sparkwright.common.placed import SYSTEMD
-
-
-@dataclass(frozen=True)
-class UnitState:
-    """A unit; an outdated one has a file that changed after its start, to the second."""
-
-    active: bool
-    enabled: bool
-    outdated: bool
-    known: bool = True
+from sparkwright.machine.host.state import UnitState
 
 
 def units_script(units: Mapping[str, Iterable[str]]) -> str:

@@ -11,13 +11,13 @@ from pyinfra.api import FunctionCommand, Host, QuoteString, State, StringCommand
 from pyinfra.api.command import PyinfraCommand
 from pyinfra.operations import files
 
-from sparkwright.common.operations import differs, failing, foresee, notice, run_now, unit_differs
+from sparkwright.common.operations import differs, failing, notice, run_now, unit_differs
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import DAEMON_JSON, FIRST_USER, TOOLKIT_KEYRING, TOOLKIT_SOURCES
 from sparkwright.common.terminal import plain, plain_lines
 from sparkwright.declared.fleet.settings import AptRepository
 from sparkwright.machine.host.deploy import users
-from sparkwright.machine.host.facts import Service
+from sparkwright.machine.host.facts import unit_state
 from sparkwright.machine.host.operations.packages import install
 from sparkwright.machine.runtime.daemon_json import (
     has_nvidia_runtime,
@@ -85,10 +85,9 @@ def docker(
         proxy: the variables of the proxy by which Docker is to reach registries; empty for none.
     """
     address = repository.url.split("/$(ARCH)")[0]
-    foresee(lambda: host.get_fact(Service, unit="docker.service", files=[DAEMON_JSON]))
     state = host.get_fact(ContainerRuntime, repository=address, root=root)
     found = state.daemon_json
-    service = host.get_fact(Service, unit="docker.service", files=[DAEMON_JSON])
+    service = unit_state("docker.service", [DAEMON_JSON])
     try:
         wanted = merged(found, dict(log_options), proxies(proxy), state.proxies)
         registered = has_nvidia_runtime(found)

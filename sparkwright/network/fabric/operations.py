@@ -14,14 +14,14 @@ from sparkwright.common.files import Directory, Entry, ManagedFile
 from sparkwright.common.hardware import Hardware
 from sparkwright.common.operations import differs, failing, foresee, notice, planning, unit_differs
 from sparkwright.common.paths import HOST_FILES
-from sparkwright.common.placed import FABRIC_SYSCTL, FIRST_USER, USERS, folder
+from sparkwright.common.placed import FABRIC_SYSCTL, FIRST_USER, folder
 from sparkwright.common.ports import LINK_PORT, MASTER_PORT, SHARE_PORT
 from sparkwright.common.render import unit_file
 from sparkwright.declared.fleet.fabric_plan import GUARD, FabricPlan, arp_settings, netplan_text
-from sparkwright.machine.host.facts import Accounts, Service
-from sparkwright.machine.host.operations.files import file_states, managed_files
+from sparkwright.machine.host.facts import unit_state
+from sparkwright.machine.host.operations.files import managed_files
 from sparkwright.machine.host.operations.services import engine_users, sysctl
-from sparkwright.machine.host.units import UnitState
+from sparkwright.machine.host.state import UnitState
 from sparkwright.network.fabric.bandwidth import (
     PORTS,
     bandwidth_findings,
@@ -72,10 +72,6 @@ def fabric(
     foresee(
         lambda: read_fabric(host, hardware, root),
         lambda: read_fabric(peer, hardware, root),
-        lambda: _guard_state(root),
-        lambda: host.get_fact(Accounts, names=USERS),
-        lambda: file_states(_guard_files(root, "")),
-        lambda: file_states([ManagedFile(FABRIC_SYSCTL, "")]),
     )
     own, other = read_fabric(host, hardware, root), read_fabric(peer, hardware, root)
     if not (cabled(hardware, own) and cabled(hardware, other)):
@@ -204,8 +200,7 @@ def _guard_files(root: str, guarded: str) -> list[Entry]:
 
 def _guard_state(root: str) -> UnitState:
     files = [each.path for each in _guard_files(root, "") if isinstance(each, ManagedFile)]
-    state: UnitState = host.get_fact(Service, unit=GUARD, files=files)
-    return state
+    return unit_state(GUARD, files)
 
 
 @operation()

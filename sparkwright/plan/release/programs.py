@@ -8,6 +8,8 @@ import io
 import re
 import shlex
 import zipfile
+import zlib
+from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from functools import cache
 from hashlib import sha256
@@ -111,15 +113,33 @@ sys.meta_path.insert(0, Loader())
 """
 
 
+@cache
+def state_program(parts: frozenset[str]) -> str:
+    """Return the program that reads parts of a host, as a line of text: zlib's, in base64.
+
+    It reads its request from standard input: a line of JSON, as files/host/state/state.py has it.
+    """
+    modules = ["host.state.state", *(f"host.state.{part}" for part in parts)]
+    code = f"{_texts(modules)}import json\nfrom host.state.state import show\n"
+    code += "show(json.loads(sys.stdin.buffer.readline()))\n"
+    return b64encode(zlib.compress(code.encode())).decode()
+
+
 def program_command(module: str, *arguments: str) -> str:
     """Return the shell command that runs a module's ``command`` on a host that may lack it.
 
     It makes no file there: the module travels in the command, with all that it imports.
     """
-    paths = {path.relative_to(HOST_FILES.parent): path for path in sorted(_imported(module))}
-    names = {path: ".".join(path.with_suffix("").parts) for path in paths}
-    texts = {
-        names[each].removesuffix(".__init__"): paths[each].read_text("utf-8") for each in paths
-    }
-    code = f"TEXTS = {texts!r}{_LOADER}from {module} import command\ncommand()"
+    code = f"{_texts([module])}from {module} import command\ncommand()"
     return f"python3 -I - {shlex.join(arguments)} <<'END'\n{code}\nEND"
+
+
+def _texts(modules: Iterable[str]) -> str:
+    """Return the code that makes modules importable, with all that they import."""
+    found = {path for module in modules for path in _imported(module)}
+    names = {path: path.relative_to(HOST_FILES.parent).with_suffix("").parts for path in found}
+    texts = {
+        ".".join(names[path]).removesuffix(".__init__"): path.read_text("utf-8")
+        for path in sorted(found)
+    }
+    return f"TEXTS = {texts!r}{_LOADER}"

@@ -13,14 +13,13 @@ from sparkwright.common.files import (
     Entry,
     FileState,
     ManagedFile,
-    Symlink,
     file_difference,
     is_current,
     obstacle,
 )
 from sparkwright.common.operations import differs, failing
 from sparkwright.common.placed import check
-from sparkwright.machine.host.facts import FileStates
+from sparkwright.machine.host.facts import path_states
 from sparkwright.run.target import target
 
 
@@ -51,10 +50,7 @@ def managed_files(entries: Sequence[Entry]) -> Generator[PyinfraCommand]:
 
 def file_states(entries: Sequence[Entry]) -> dict[str, FileState]:
     """Return the states of the entries' paths; one that is missing here is absent."""
-    links = [entry.path for entry in entries if isinstance(entry, Symlink)]
-    paths = [entry.path for entry in entries if not isinstance(entry, Symlink)]
-    found: dict[str, FileState] = host.get_fact(FileStates, paths=paths, links=links)
-    return found
+    return path_states([entry.path for entry in entries])
 
 
 def _put(entry: Entry) -> Generator[PyinfraCommand]:

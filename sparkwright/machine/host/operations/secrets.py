@@ -1,6 +1,7 @@
 """Secrets go to a host by stdin only: not by arguments, environment, diffs or temporary files."""
 
 from collections.abc import Generator, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from types import MappingProxyType
 
@@ -9,7 +10,7 @@ from pyinfra.api import HiddenValue, QuoteString, StringCommand, operation
 
 from sparkwright.common.files import FileState, secret_difference
 from sparkwright.common.operations import differs, failing, notice
-from sparkwright.machine.host.facts import FileStates
+from sparkwright.machine.host.facts import path_states
 
 
 @operation()
@@ -24,9 +25,10 @@ def secret_file(
             arguments of an operation without a name.
         proof: a command that fails where the content at `path`.new is no good.
     """
-    found = host.get_fact(FileStates, paths=[path]).get(path, FileState("absent"))
+    found = path_states([path]).get(path, FileState("absent"))
     text = content.unmask() if content else ""
     wanted = FileState("file", "root", "root", "600", sha256(text.encode()).hexdigest())
+    found = replace(found, changed=0)
     if found == wanted if content else found.kind == "absent":
         host.noop(f"{path} is current")
         return
@@ -63,7 +65,7 @@ def hub_token(
     """
     path = f"{root}/secrets/hf-token"
     if token is None:
-        found = host.get_fact(FileStates, paths=[path]).get(path, FileState("absent"))
+        found = path_states([path]).get(path, FileState("absent"))
         if found.kind == "absent" or not keep:
             notice("No Hugging Face token: downloads are anonymous, and limited in rate.")
         if found.kind != "absent" and not keep:

@@ -7,10 +7,10 @@ from pyinfra.api import QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.common.files import Directory, Entry, ManagedFile
-from sparkwright.common.operations import differs, foresee, unit_differs
+from sparkwright.common.operations import differs, unit_differs
 from sparkwright.common.placed import SYSTEMD, USERS, check
-from sparkwright.machine.host.facts import Accounts, Service, Sysctls, Unread
-from sparkwright.machine.host.operations.files import file_states, managed_files
+from sparkwright.machine.host.facts import placed, unit_state
+from sparkwright.machine.host.operations.files import managed_files
 from sparkwright.machine.host.operations.packages import install
 from sparkwright.run.target import target
 
@@ -27,8 +27,7 @@ def service(
     missing, its package is installed.
     """
     files = [entry.path for entry in entries if not isinstance(entry, Directory)]
-    foresee(lambda: file_states(entries))
-    state = host.get_fact(Service, unit=unit, files=files)
+    state = unit_state(unit, files)
     changes = list(managed_files._inner(entries=entries))
     if package and not state.known:
         differs(f"package {package}", "installed", "not installed")
@@ -50,8 +49,8 @@ def sysctl(path: str, values: Mapping[str, str]) -> Generator[PyinfraCommand]:
     """Set kernel parameters by name, now and at every boot, by a file below /etc/sysctl.d."""
     check(parameters=values)
     entry = ManagedFile(path, "".join(f"{key} = {value}\n" for key, value in values.items()))
-    foresee(lambda: file_states([entry]))
-    found = host.get_fact(Sysctls, keys=list(values))
+    parameters = placed().parameters
+    found = {key: parameters[key] for key in values if key in parameters}
     changes = list(managed_files._inner(entries=[entry]))
     for key, value in values.items():
         if found.get(key) != value:
@@ -76,7 +75,7 @@ def _remember(keys: Sequence[str]) -> StringCommand:
 @operation()
 def engine_users() -> Generator[StringCommand]:
     """Have the users as whom engines run: they own what an engine writes, and may do nothing."""
-    found = host.get_fact(Accounts, names=USERS)
+    found = placed().users
     missing = [name for name in USERS if name not in found]
     if not missing:
         host.noop("they are there")
@@ -93,7 +92,7 @@ def gpu_clock(unit: ManagedFile | None) -> Generator[PyinfraCommand]:
     """Limit the GPU's clock, now and at every boot, by a unit; with None, remove our limit."""
     if unit:
         yield from service._inner(unit=GPU_CLOCK, entries=[unit])
-    elif host.get_fact(Service, unit=GPU_CLOCK, files=[]).known:
+    elif unit_state(GPU_CLOCK).known:
         differs(GPU_CLOCK, "none: the GPU's clock has no limit", "one")
         remove = f"rm -f {SYSTEMD}/{GPU_CLOCK} && systemctl daemon-reload"
         yield StringCommand(f"systemctl disable --quiet --now {GPU_CLOCK}; {remove}")
@@ -109,9 +108,9 @@ def guarded(entries: Sequence[ManagedFile]) -> Generator[PyinfraCommand]:
     reads the files anew: there is no moment without a filter.
     """
     units = [entry.path.rpartition("/")[2] for entry in entries]
-    foresee(lambda: host.get_fact(Unread, units=units))
     changes = list(managed_files._inner(entries=entries))
-    unread = host.get_fact(Unread, units=units)
+    known = placed().units
+    unread = [unit for unit in units if unit not in known or known[unit].unread]
     for unit in [] if changes else unread:
         differs(unit, "as in its file", "an older version")
     yield from changes

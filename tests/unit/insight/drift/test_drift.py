@@ -49,7 +49,7 @@ def test_a_file_that_differs() -> None:
         "spark-a: /d: expected root:root 700, found root:root 755"
     )
     link = Symlink("/l", "releases/a")
-    assert told(link, FileState("link", detail="releases/b")).endswith(
+    assert told(link, FileState("directory", link="releases/b")).endswith(
         "expected a link to releases/a, found a link to releases/b"
     )
 

@@ -3,15 +3,21 @@
 import getpass
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyinfra.api import HiddenValue, StringCommand
 
 from sparkwright.machine.host.operations.secrets import hub_token, secret_file
-from tests.unit.driven import fake_host, said_of_file, this_machine
+from tests.unit.driven import fake_host, file_of, placed, this_machine
 
 TOKEN = "hf_" + "s3cret" * 5
 ROOT = "/r"
+
+
+def token_file(text: str) -> dict[str, Any]:
+    return {"placed": placed({"/r/secrets/hf-token": file_of(text, "600")})}
+
 
 needs_root = pytest.mark.skipif(getpass.getuser() != "root", reason="the file belongs to root")
 
@@ -76,21 +82,20 @@ def test_the_token_is_in_stdin_and_nowhere_else(caplog: pytest.LogCaptureFixture
 
 
 def test_a_token_in_place_is_not_proved_again() -> None:
-    there = said_of_file("/r/secrets/hf-token", f"{TOKEN}\n", "600")
-    spark = fake_host({"sha256sum": there})
+    spark = fake_host(state=token_file(f"{TOKEN}\n"))
     arguments = {"root": ROOT, "endpoint": "http://hub.invalid", "token": HiddenValue(TOKEN)}
     assert not spark.run(hub_token, **arguments).did_change()
-    assert len(spark.commands) == 1
+    assert spark.commands == []
 
 
 def test_without_a_token_downloads_are_anonymous(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    spark = fake_host({"sha256sum": "none\tNo such file or directory\t/r/secrets/hf-token"})
+    spark = fake_host()
     arguments = {"root": ROOT, "endpoint": "http://hub.invalid", "token": None}
     assert not spark.run(hub_token, **arguments).did_change()
     assert "downloads are anonymous, and limited in rate" in caplog.text
     caplog.clear()
-    spark = fake_host({"sha256sum": said_of_file("/r/secrets/hf-token", "x", "600")})
+    spark = fake_host(state=token_file("x"))
     assert not spark.run(hub_token, **arguments).did_change()
     assert "anonymous" not in caplog.text
     # By `hf_token = "none"`.

@@ -1,0 +1,1 @@
+"""What a Spark is: a module for each part, whose `read` returns plain data."""
