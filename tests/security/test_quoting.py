@@ -7,10 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from sparkwright.engine.facts import EngineSize, Switching
 
 from sparkwright.artifacts.jobs.facts import ImageContent, ImageState, JobStates
 from sparkwright.artifacts.weights.facts import WeightFolders
-from sparkwright.engine.facts import EngineSize, Switching
 from sparkwright.machine.firewall.deploy import delete_rule
 from sparkwright.machine.firewall.firewall import UfwRule
 from sparkwright.machine.host.facts import Service, Sysctls

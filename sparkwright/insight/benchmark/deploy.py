@@ -21,14 +21,14 @@ from sparkwright.common.placed import folder
 from sparkwright.common.render import unit_file
 from sparkwright.common.startup import KEPT
 from sparkwright.declared.recipe.workloads import WORKLOADS, order, passages
-from sparkwright.engine.engine import EngineState, problem
-from sparkwright.engine.facts import Engines
+from sparkwright.engine.state import EngineState, ask_release, problem
 from sparkwright.insight.benchmark.measured import Answer, check_answer
 from sparkwright.insight.benchmark.report import report
 from sparkwright.machine.host.operations.files import managed_files
 from sparkwright.plan.release.container import CONTAINER_OPTIONS
 from sparkwright.plan.release.programs import program_files
 from sparkwright.plan.release.release import Release
+from sparkwright.run.state import read_now
 from sparkwright.run.target import Target, seats
 
 JOB = "benchmark"
@@ -79,7 +79,7 @@ def benchmark(own: Target, workloads: Sequence[str]) -> Generator[PyinfraCommand
     assert release is not None
     assert replica is not None
     recipe, model = release.recipe, release.recipe.served_names[0]
-    state = host.get_fact(Engines, root=release.place, release=release.id, model=model)
+    state = read_now(host, ask_release(release))
     if why := _unmeasurable(state, release):
         yield failing(f"There is nothing to measure: {why}.")
         return

@@ -11,12 +11,12 @@ from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.common.operations import failing, run_now
 from sparkwright.engine.deploy import settings
-from sparkwright.engine.facts import FreeMemory
 from sparkwright.engine.operations.serve import serving
 from sparkwright.engine.switch import Outcome, is_beside
 from sparkwright.plan.release.release import Release
 from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
+from sparkwright.run.state import read_now
 from sparkwright.run.target import Target, seats
 
 
@@ -25,8 +25,9 @@ def intend(answers: str) -> None:
     """Write down what each replica should serve, and whether that fits beside what runs now."""
     for own in seats():
         if served := own.release:
-            asked, memory = settings(served, own), host.get_fact(FreeMemory)
-            fits = bool(memory) and not asked.others and is_beside(asked, memory)
+            asked = settings(served, own)
+            memory = read_now(host, asked.ask_memory(own.place, served.id))
+            fits = not asked.others and is_beside(asked, memory)
             models = [*served.recipe.models]
             _write_answer(answers, own, release=served.id, models=models, fits=fits)
 

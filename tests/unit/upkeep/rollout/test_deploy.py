@@ -29,7 +29,7 @@ def switched(driven: Driven, file: Path, least: float | None = None) -> tuple[An
 
 def test_what_should_serve_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     driven, file = spark(FORMER), tmp_path / "answers"
-    own = SimpleNamespace(**vars(OWN), release=NEW)
+    own = SimpleNamespace(**vars(OWN), release=NEW, place="/opt/x")
     monkeypatch.setattr(deploy, "seats", lambda: (own, SimpleNamespace(release=None)))
     with driven.current():
         deploy.intend(str(file))
