@@ -73,7 +73,7 @@ class SparkConnection:
         self.fact = ""
         self.is_read = False
         self.reading = RLock()
-        self.expected: Callable[[], Iterable[Any]] = tuple
+        self.expected: list[Callable[[], Iterable[Any]]] = []
         self.changes = 0
         self._expecting = {True, False}
         self._lines: dict[str, tuple[float, str]] = {}
@@ -155,7 +155,7 @@ class SparkConnection:
         if planning() not in self._expecting:
             return ()
         self._expecting.discard(planning())
-        return self.expected()
+        return [ask for asks in self.expected for ask in asks()]
 
     def forget(self) -> None:
         """Have every fact read anew, also what is being read now."""

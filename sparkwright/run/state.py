@@ -58,8 +58,8 @@ class SparkState(FactBase[list[str]]):
 
 
 def expect(spark: Host, asks: Callable[[], Iterable[Ask[Any]]]) -> None:
-    """Have the first reading of a Spark, in a plan and in a run, read all of this as well."""
-    connection_of(spark).expected = asks
+    """Have the first reading of a Spark, in a plan and in a run, read this as well."""
+    connection_of(spark).expected.append(asks)
 
 
 def read(spark: Host, ask: Ask[P]) -> P:

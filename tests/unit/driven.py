@@ -29,12 +29,14 @@ class Driven:
         commands: each shell command as it ran, secrets unmasked, with its stdin.
         state: what its parts are, by their names, or functions of what is asked; None for a host
             on which the program that reads them runs.
+        asked: the parts that each command read.
     """
 
     name: str
     data: dict[str, Any]
     commands: list[tuple[str, Any]] = field(default_factory=list)
     state: Mapping[str, Any] | None = None
+    asked: list[list[str]] = field(default_factory=list)
 
     def run(self, operation: Callable[..., Any], **arguments: Any) -> OperationMeta:
         """Run one operation as `pyinfra -y` does, and return its result."""
@@ -81,6 +83,7 @@ class Driven:
             raw = command if isinstance(command, str) else command.get_raw_value()
             if raw == RUN and self.state is not None:
                 asks = json.loads(arguments["_stdin"][1])
+                self.asked.append([part for part, _, _ in asks])
                 said = [OutputLine("stdout", self._says(part, asked)) for part, asked, _ in asks]
                 return True, CommandOutput(said)
             self.commands.append((raw, arguments.get("_stdin")))
