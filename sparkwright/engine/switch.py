@@ -86,7 +86,8 @@ class SwitchReport(HostAnswer):
         previous: the release that served before; None if none did.
         restored: whether that one serves, still or again; None if it was not checked.
         began: seconds since the epoch.
-        seconds, gap: as in `Outcome`.
+        beside: both ran side by side.
+        seconds, gap: of the whole switch, and of the time in which requests were refused.
     """
 
     phase: str
@@ -126,12 +127,8 @@ class Outcome:
     Attributes:
         served: the release serves, and starts at boot.
         attempted: a switch was begun, or one under way was joined.
-        previous: the release that served before; None if none did.
-        restored: after a failure, whether the previous one serves, still or again; None if there
-            was none.
-        beside: both ran side by side.
         reason: why it does not serve.
-        seconds, gap: of the whole switch, and of the time in which requests were refused.
+        report: of the switch's program; None before its first one.
         log: the engine's log lines.
         ended: the switch is over.
         began: seconds on a monotonic clock.
@@ -139,24 +136,16 @@ class Outcome:
 
     served: bool = False
     attempted: bool = False
-    previous: str | None = None
-    restored: bool | None = None
-    beside: bool = False
     reason: str = ""
-    seconds: float = 0.0
-    gap: float = 0.0
+    report: SwitchReport | None = None
     log: list[str] = field(default_factory=list)
     ended: bool = False
     began: float = field(default_factory=time.monotonic)
 
     def take(self, report: SwitchReport) -> None:
         """Take over the last report of the switch's program."""
-        self.served = report.phase == "done"
-        self.previous = report.previous
-        self.restored = None if self.served or not self.previous else bool(report.restored)
-        self.beside = bool(report.beside)
+        self.report, self.served = report, report.phase == "done"
         self.reason = "" if self.served else report.message
-        self.seconds, self.gap = report.seconds, report.gap
 
 
 def engine_size(settings: SwitchSettings, memory: MemoryState) -> int | None:
@@ -243,12 +232,12 @@ def progress_line(report: SwitchReport) -> str:
 
 def failure(release: str, outcome: Outcome) -> str:
     """Return the sentences about a switch that failed, without the log."""
-    unit = f"vllm@{release}"
+    unit, report = f"vllm@{release}", outcome.report
     words = [f"{release} does not serve: {outcome.reason.rstrip('.')}."]
-    if outcome.previous and outcome.restored:
-        words.append(f"{outcome.previous} serves again; {unit} stays off.")
-    elif outcome.previous:
-        words.append(f"{outcome.previous} does not serve now, but is what boots; {unit} stays off.")
+    if report and report.previous and report.restored:
+        words.append(f"{report.previous} serves again; {unit} stays off.")
+    elif report and report.previous:
+        words.append(f"{report.previous} does not serve now, but is what boots; {unit} stays off.")
     else:
         words.append(f"{unit} is off.")
     words.append(f"Full log: journalctl -u {unit} -u {JOB.format(release)}")

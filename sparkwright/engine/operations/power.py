@@ -13,7 +13,7 @@ from sparkwright.common.operations import differs, failing, notice, spark_name
 from sparkwright.common.placed import SEAT_FOLDERS, SYSTEMD, place_of
 from sparkwright.common.schema import NAME
 from sparkwright.door.door import SEAT_UNIT, door_unit
-from sparkwright.engine.operations.serve import serve_again
+from sparkwright.engine.operations.serve import end, serve_again
 from sparkwright.engine.state import ask_engines
 from sparkwright.engine.switch import SwitchSettings
 from sparkwright.machine.host.facts import placed
@@ -77,13 +77,7 @@ def vacated(root: str, wanted: Sequence[str]) -> Generator[StringCommand]:
     for seat in strays:
         place, unit = place_of(root, seat), door_unit(place_of(root, seat))
         differs(f"replica {seat}", "none: the inventory does not name it here", "one")
-        engines = read(host, ask_engines(place))
-        for release in engines.switches:
-            yield StringCommand("systemctl stop", QuoteString(f"switch@{release}.service"))
-        for engine in engines.units.values():
-            if not engine.stopped:
-                name = QuoteString(f"vllm@{engine.release}.service")
-                yield StringCommand("systemctl disable --quiet --now", name)
+        yield from end(read(host, ask_engines(place)))
         yield StringCommand(
             "systemctl disable --quiet --now", QuoteString(unit), "2>/dev/null; true"
         )

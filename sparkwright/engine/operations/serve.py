@@ -142,9 +142,7 @@ def idle(root: str) -> Generator[StringCommand, None, None]:
     engines = read(host, ask_engines(root))
     for difference in engine_differences(engines, None):
         differs(*difference)
-    for release in engines.switches:
-        yield StringCommand("systemctl stop", QuoteString(f"switch@{release}.service"))
-    yield from _stop(engines, keep=None)
+    yield from end(engines)
     if engines.shares:
         yield StringCommand(_DISABLE, SHARE)
     if engines.current:
@@ -175,6 +173,13 @@ def _settle(
             *(door, "offer", QuoteString(release.id), "&&"),
             *(door, "prefer", QuoteString(release.id)),
         )
+
+
+def end(engines: EngineState) -> Generator[StringCommand]:
+    """Yield what ends all engines of a seat, and the switches to others, for good."""
+    for release in engines.switches:
+        yield StringCommand("systemctl stop", QuoteString(f"switch@{release}.service"))
+    yield from _stop(engines, keep=None)
 
 
 def _stop(engines: EngineState, keep: str | None) -> Generator[StringCommand]:

@@ -76,7 +76,8 @@ def switched(
     finally:
         # A failed command ends the operation above.
         reason = outcome.reason or ("" if outcome.served else "it was not done")
-        figures = {"seconds": outcome.seconds, "gap": outcome.gap, "beside": outcome.beside}
+        names = ("seconds", "gap", "beside")
+        figures = {name: getattr(outcome.report, name, 0) for name in names}
         _write_answer(answers, own, reason=reason, speed=speed, **figures)
 
 
