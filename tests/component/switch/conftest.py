@@ -25,11 +25,11 @@ _PROGRAM = """
 import json, subprocess, sys
 from pathlib import Path
 from host.door import door
-from host.engine.switch import candidate, check, commit, switch
+from host.engine.switch import candidate, check, commit, course
 from tests.component.switch import systemctl
 state, changed = Path(sys.argv.pop(1)), json.loads(sys.argv.pop(1))
 for name, value in changed.items():
-    for module in (switch, candidate, check):
+    for module in (course, candidate, check):
         if hasattr(module, name):
             setattr(module, name, value)
 commit.WANTS = state / "wants"
@@ -62,8 +62,8 @@ def noted(name):
 
 for name in ("offer", "prefer", "hold", "forget"):
     setattr(Door, name, noted(name))
-switch.Door = Door
-switch.command()
+course.Door = Door
+course.command()
 """
 _TIMES = {"LOOK": 0.02, "MARGIN": 0, "HEAD": 0.5, "DISK": 0}
 # Seconds of a drain or a trial that a test ends.
