@@ -15,12 +15,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel
 from pyinfra.api import FactBase
 from pyinfra.api.exceptions import FactProcessError
 
@@ -28,11 +27,11 @@ import sparkwright
 from host.state.checkup import invocations
 from sparkwright.common.facts import HostFact
 from sparkwright.common.hardware import HARDWARE
+from sparkwright.common.part import Bounded
 from sparkwright.common.placed import NETPLAN
 from sparkwright.common.terminal import LINE, plain_lines
-from sparkwright.engine.engine import EngineState, problem
 from sparkwright.engine.phases import phase
-from sparkwright.engine.state import EngineUnit
+from sparkwright.engine.state import EngineState, EngineUnit, problem
 from sparkwright.insight.doctor.checkup import Checkup, FailedSwitch, Finished
 from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.insight.doctor.gpu import GpuReading
@@ -175,6 +174,8 @@ def test_every_fact_is_read_in_the_one_way() -> None:
     assert [fact for fact in FACTS if "process" in vars(fact)] == []
 
 
+M = TypeVar("M", bound=Bounded)
+
 # What a fact can return: anything of its type, within the bounds that are checked.
 st.register_type_strategy(int, st.integers(-(2**63) + 1, 2**63 - 1) | st.integers(0, 3))
 st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))
@@ -200,15 +201,15 @@ FABRICS = st.from_type(FabricState) | st.builds(
 )
 
 
-def _models(*models: type[BaseModel]) -> None:
-    """Have each drawn by its fields; of a nested one before those that it is in."""
-    for model in models:
-        fields = {name: st.from_type(each.annotation) for name, each in model.model_fields.items()}
-        st.register_type_strategy(model, st.builds(model, **fields))
+def _part(model: type[M]) -> st.SearchStrategy[M]:
+    """Any part that a host may say."""
+    fields = {name: st.from_type(each.annotation) for name, each in model.model_fields.items()}  # type: ignore[arg-type]
+    return st.builds(model, **fields)
 
 
-_models(EngineUnit, GpuReading, EngineLoad, Reading, Finished, FailedSwitch, Checkup)
-_models(RunningContainer, Running)
+# The nested before those that they are in.
+for _model in (GpuReading, EngineUnit, EngineLoad, Finished, FailedSwitch, RunningContainer):
+    st.register_type_strategy(_model, _part(_model))
 
 
 def _of_fabrics(own: FabricState, peer: FabricState) -> None:
@@ -233,14 +234,14 @@ def _of_checkup(checkup: Checkup) -> None:
 
 
 JUDGES: dict[str, tuple[Any, Callable[..., Any]]] = {
-    "status": (st.from_type(Reading), _of_reading),
-    "doctor": (st.from_type(Checkup), _of_checkup),
-    "drift": (st.from_type(Running), lambda found: list(running_differences(found, None, 2000))),
-    "engine": (st.from_type(EngineState), lambda found: problem(found, ["x"])),
+    "status": (_part(Reading), _of_reading),
+    "doctor": (_part(Checkup), _of_checkup),
+    "drift": (_part(Running), lambda found: list(running_differences(found, None, 2000))),
+    "engine": (_part(EngineState), lambda found: problem(found, ["x"])),
     "preflight": (st.from_type(Survey), lambda found: findings(found, WANTED, NOW, found)),
     "fabric": (FABRICS, lambda found: _of_fabrics(found, spark(2))),
     "the peer's fabric": (FABRICS, lambda found: _of_fabrics(spark(), found)),
-    "firewall": (st.from_type(FirewallState), ssh_rules),
+    "firewall": (_part(FirewallState), ssh_rules),
 }
 
 
