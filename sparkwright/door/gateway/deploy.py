@@ -35,7 +35,6 @@ from sparkwright.door.gateway.files import (
     DOOR_FILES,
     LARGEST,
     configuration,
-    environment,
     reachable,
 )
 from sparkwright.door.gateway.gateway import client_url, doors, listing, served, upstreams
@@ -225,20 +224,19 @@ def apply() -> None:
         )
     requirements = (_FILES / "requirements.txt").read_text("utf-8")
     door_files = door.files((HOST_FILES / "door" / "door.cfg").read_text("utf-8"), folder)
-    values = {"root": root, "trusted": bool(trusted), "doors": reachable(urls.values())}
+    values = {"root": root, "doors": reachable(urls.values())}
     entries: list[Entry] = [
         Directory(root),
         *(placed.folder(root, name) for name in ("secrets", "state", "gateway")),
         Directory(f"{folder}/door", mode="700"),
         ManagedFile(f"{folder}/requirements.txt", requirements),
         ManagedFile(f"{folder}/gateway", program("host.door.gateway.gateway")),
-        ManagedFile(f"{folder}/config.yaml", configuration(replicas, urls)),
+        ManagedFile(f"{folder}/config.json", configuration(replicas, urls, trusted)),
         *(ManagedFile(f"{folder}/door/{name}", text) for name, text in DOOR_FILES.items()),
         *(unit_file(_FILES / name, **values) for name in UNITS),
-        *([ManagedFile(f"{folder}/doors.pem", trusted)] if trusted else []),
     ]
     secrets = {f"{folder}/door/{name}": text for name, text in door_files.items()}
-    secrets[f"{root}/secrets/gateway.env"] = environment(own_key.secret)
+    secrets[f"{root}/secrets/gateway.key"] = f"{own_key.secret}\n"
     gateway(
         name="Gateway",
         root=root,
