@@ -13,7 +13,6 @@ from sparkwright.artifacts.weights.facts import WeightFolders
 from sparkwright.engine.facts import EngineSize, Switching
 from sparkwright.machine.firewall.deploy import delete_rule
 from sparkwright.machine.firewall.firewall import UfwRule
-from sparkwright.machine.host.facts import Service, Sysctls
 from sparkwright.upkeep.rollout.deploy import speed_command
 
 
@@ -39,8 +38,6 @@ def test_what_a_host_said_is_quoted_in_commands(tmp_path: Path, hostile: str) ->
         ImageContent().command(hostile),
         EngineSize().command(hostile),
         speed_command(str(tmp_path), hostile, hostile),
-        Sysctls().command([hostile]),
-        Service().command(hostile, [hostile]),
         str(delete_rule(UfwRule(hostile, "door"))),
     ):
         _sh(tmp_path, command)
