@@ -17,6 +17,7 @@ from pyinfra.api import (
 from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.artifacts.jobs.operations import virtual_environment
+from sparkwright.artifacts.jobs.state import Environment
 from sparkwright.common import placed
 from sparkwright.common.files import Directory, Entry, ManagedFile
 from sparkwright.common.operations import failing, is_dry_run, notice
@@ -152,6 +153,7 @@ def _ask(root: str, port: int) -> Ask[GatewayState]:
 def reads(own: Target) -> Iterator[Ask[Any]]:
     """Yield what these steps ask of the gateway's host."""
     yield ask_placed(own.root)
+    yield Environment.ask(path=f"{own.root}/gateway/env")
     yield _ask(own.root, needed(fleet_of(own.fleet)).port)
 
 

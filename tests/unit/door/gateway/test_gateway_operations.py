@@ -29,14 +29,16 @@ STATUS = "in service: chat-a"
 def on(
     files: dict[str, dict[str, Any]] | None = None,
     units: str = "",
-    responses: dict[Any, Any] | None = None,
+    requirements: str | None = None,
     **found: Any,
 ) -> Driven:
     """Return a host with these files, with units in this state, and else with nothing."""
     there = placed(files, dict.fromkeys(UNITS, units))
     there["units"]["gateway.service"]["status"] = STATUS
     part = {"installed": bool(units), "stray": False, "taken": [], **found}
-    return fake_host(responses, {"gateway": part, "placed": there}, root="/r")
+    environment = {"requirements": requirements}
+    state = {"gateway": part, "environment": environment, "placed": there}
+    return fake_host(state=state, root="/r")
 
 
 def test_a_first_run_ends_with_a_started_gateway() -> None:
@@ -80,7 +82,7 @@ def test_a_gateway_is_started_again_if_it_is_older_than_its_files(
     units: str, changed: int, done: list[str]
 ) -> None:
     digest = sha256(ARGUMENTS["requirements"].encode()).hexdigest()
-    spark = on(current(changed), units, {".requirements": f"{digest}  -"})
+    spark = on(current(changed), units, digest)
     assert spark.predicts_change(gateway, **ARGUMENTS) == bool(done)
     spark.run(gateway, **ARGUMENTS)
     words = [
