@@ -32,6 +32,8 @@ from host.door.gateway.replicas import Model, Replica, choice, look, watch
 LAST = 30
 # Seconds until a door must have taken a connection: a Spark without power never does.
 CONNECT = 5
+# Seconds for which a connection is kept: an older one may lead to a Spark without power.
+_IDLE = 3
 # Seconds in which a body must have come, and bytes of it: 8 MiB, as its door has it.
 _BODY, _LARGEST = 60, (8 << 20) + 1
 # The first that systemd passes: sd_listen_fds(3).
@@ -97,7 +99,9 @@ class Gateway:
         if self._trusted:
             context.load_verify_locations(cadata=self._trusted)
         async with aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=context, socket_factory=_socket),
+            connector=aiohttp.TCPConnector(
+                limit=0, ssl=context, socket_factory=_socket, keepalive_timeout=_IDLE
+            ),
             timeout=ClientTimeout(total=None, sock_connect=CONNECT),
             headers={"Accept-Encoding": "identity"},
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -207,7 +211,6 @@ def _socket(address: Any) -> socket.socket:
         (socket.TCP_KEEPIDLE, 15),
         (socket.TCP_KEEPINTVL, 5),
         (socket.TCP_KEEPCNT, 3),
-        (socket.TCP_USER_TIMEOUT, 30_000),
     ):
         made.setsockopt(socket.IPPROTO_TCP, option, value)
     return made
