@@ -42,6 +42,7 @@ from sparkwright.door.key import GATEWAY
 from sparkwright.door.keys import gateway_key
 from sparkwright.door.operations import warn
 from sparkwright.machine.firewall.deploy import firewall
+from sparkwright.machine.firewall.deploy import reads as firewall_reads
 from sparkwright.machine.firewall.firewall import port_rules
 from sparkwright.machine.host.facts import unit_state
 from sparkwright.machine.host.operations.files import managed_files
@@ -153,6 +154,7 @@ def _ask(root: str, port: int) -> Ask[GatewayState]:
 def reads(own: Target) -> Iterator[Ask[Any]]:
     """Yield what these steps ask of the gateway's host."""
     yield ask_placed(own.root)
+    yield from firewall_reads(own)
     yield Environment.ask(path=f"{own.root}/gateway/env")
     yield _ask(own.root, needed(fleet_of(own.fleet)).port)
 
