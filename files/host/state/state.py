@@ -1,7 +1,8 @@
 """Print what this host is, as one JSON document.
 
-Each part is read by a function of a module beside this one, `MODULE.FUNCTION` or `read` of MODULE, in
-a thread of its own: what fails, hangs or is too large is unknown, for its part alone.
+Each part is read by a function of a module beside this one, `read` or the one that its name has
+after a dot, in a thread of its own: what fails, hangs or is too large is unknown, for its part
+alone.
 """
 
 import importlib
