@@ -37,7 +37,7 @@ from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.insight.doctor.gpu import GpuReading
 from sparkwright.insight.doctor.issue_report import section
 from sparkwright.insight.doctor.report import report as doctor_report
-from sparkwright.insight.drift.drift import Running, RunningContainer, running_differences
+from sparkwright.insight.drift.drift import Running, RunningContainer, spark_differences
 from sparkwright.insight.status.status import EngineLoad, Reading, SparkRow
 from sparkwright.insight.status.table import as_json, table
 from sparkwright.insight.status.warnings import warnings
@@ -236,7 +236,7 @@ def _of_checkup(checkup: Checkup) -> None:
 JUDGES: dict[str, tuple[Any, Callable[..., Any]]] = {
     "status": (_part(Reading), _of_reading),
     "doctor": (_part(Checkup), _of_checkup),
-    "drift": (_part(Running), lambda found: list(running_differences(found, None, 2000))),
+    "drift": (_part(Running), lambda found: list(spark_differences(found, (), 2000))),
     "engine": (_part(EngineState), lambda found: problem(found, ["x"])),
     "preflight": (st.from_type(Survey), lambda found: findings(found, WANTED, NOW, found)),
     "fabric": (FABRICS, lambda found: _of_fabrics(found, spark(2))),
