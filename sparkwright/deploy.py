@@ -70,12 +70,8 @@ def prepare(answers: str) -> None:
 def expect_all() -> None:
     """Have the first step that reads the Spark read for all of them, in one command."""
     own = target()
-<<<<<<< HEAD
-    expect(own.host, lambda: [ask for part in (machine, engine) for ask in part.reads(own)])
-=======
-    parts = (machine, jobs, weights, image)
+    parts = (machine, jobs, weights, image, engine)
     expect(own.host, lambda: [ask for part in parts for ask in part.reads(own)])
->>>>>>> main
 
 
 def provision() -> None:

@@ -19,14 +19,8 @@ from sparkwright.common.placed import folder
 from sparkwright.common.render import unit_file
 from sparkwright.common.startup import KEPT
 from sparkwright.declared.recipe.workloads import WORKLOADS, order, passages
-<<<<<<< HEAD
 from sparkwright.engine.state import EngineState, ask_release, problem
-from sparkwright.insight.benchmark.measured import Answer, check_answer
-=======
-from sparkwright.engine.engine import EngineState, problem
-from sparkwright.engine.facts import Engines
 from sparkwright.insight.benchmark.measured import Answer, BenchmarkResult, check_answer
->>>>>>> main
 from sparkwright.insight.benchmark.report import report
 from sparkwright.machine.host.operations.files import managed_files
 from sparkwright.plan.release.container import CONTAINER_OPTIONS
