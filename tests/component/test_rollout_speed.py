@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pytest
 
-from host.state import speed
+from host.state.engine_api import speed
 from tests.component.servers import QuietHandler
 from tests.component.socket_server import SocketServer
 
@@ -54,7 +54,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_the_speed_is_that_of_the_best_answer(root: Path) -> None:
     """On a machine that may be busy."""
     Engine.speeds.clear()
-    found = speed.read(str(root), "chat-1", "qwen")["speed"]
+    found = speed(str(root), "chat-1", "qwen")["speed"]
     assert 0.4 < found / max(Engine.speeds) <= 1
 
 
@@ -62,6 +62,6 @@ def test_the_speed_is_that_of_the_best_answer(root: Path) -> None:
     ("release", "problem"), [("chat-1", "404"), ("ended-1", "no answer: Connection refused")]
 )
 def test_why_there_is_no_figure_is_said(root: Path, release: str, problem: str) -> None:
-    found = speed.read(str(root), release, "other")
+    found = speed(str(root), release, "other")
     assert found["speed"] is None
     assert problem in found["said"]

@@ -24,7 +24,7 @@ from sparkwright.run.target import Target, seats
 class Speed(Part):
     """The tokens a second of one answer; None, and what the engine says, where there is none."""
 
-    part: ClassVar = "speed"
+    part: ClassVar = "engine_api.speed"
     # Three answers have two minutes each.
     patience: ClassVar = 400
 

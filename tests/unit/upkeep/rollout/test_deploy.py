@@ -66,7 +66,10 @@ def test_a_speed_is_told_and_judged(
     tmp_path: Path, measured: float | None, least: float | None, reason: str
 ) -> None:
     driven = spark(SETTLED)
-    driven.state = {**(driven.state or {}), "speed": {"speed": measured, "said": "refused"}}
+    driven.state = {
+        **(driven.state or {}),
+        "engine_api.speed": {"speed": measured, "said": "refused"},
+    }
     result, told = switched(driven, tmp_path / "answers", least)
     assert result.did_succeed() is not bool(reason)
     speed = measured if least else None
