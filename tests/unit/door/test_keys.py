@@ -18,10 +18,10 @@ from sparkwright.door.keys import (
     has_keys,
     keys_path,
     lost,
+    make_file,
     make_keys,
     named_key,
 )
-from sparkwright.door.keys_file import make_file
 from tests.commands import sparkwright
 from tests.makers.door import FLEET, KEY, declared, keys_text, loaded
 
