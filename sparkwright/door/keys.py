@@ -111,9 +111,26 @@ def named_key(fleet: Fleet, name: str, places: Sequence[str] = ()) -> str:
 
 
 def make_keys(fleet: Fleet) -> str:
-    """Make the file of keys. Returns a sentence; "" where another run has just made it."""
+    """Make the file with one new key, in one step.
+
+    Returns:
+        A sentence; "" where there is a file, such as another run has just made.
+    """
     path = keys_path(fleet.source)
-    return f"wrote {path} (0600): the API keys; back it up" if make_file(path) else ""
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        write_file(new, _text([Key(name=OWNER, secret=new_secret())]), 0o600)
+        try:
+            path.hardlink_to(new)
+        except FileExistsError:
+            return ""
+        finally:
+            new.unlink()
+            del written[new.absolute()]
+    except OSError as error:
+        raise unwritable(path, error) from None
+    written[path.absolute()] = None
+    return f"wrote {path} (0600): the API keys; back it up"
 
 
 def new_file(fleet: Fleet) -> str:
@@ -251,24 +268,6 @@ def remove_key(fleet: Fleet, name: str) -> None:
 def new_secret() -> str:
     """Return a new key, of 256 random bits."""
     return f"sk-{secrets.token_urlsafe(32)}"
-
-
-def make_file(path: Path) -> bool:
-    """Write a file with one new key in one step. Tells whether this run is the first to do so."""
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        write_file(new, _text([Key(name=OWNER, secret=new_secret())]), 0o600)
-        try:
-            path.hardlink_to(new)
-        except FileExistsError:
-            return False
-        finally:
-            new.unlink()
-            del written[new.absolute()]
-    except OSError as error:
-        raise unwritable(path, error) from None
-    written[path.absolute()] = None
-    return True
 
 
 def read_file(path: Path, replicas: Collection[str]) -> list[Key] | None:
