@@ -1,5 +1,6 @@
 """The answers of all Sparks of a run, before it makes a file that an earlier one may have made."""
 
+from contextlib import suppress
 from typing import TypeVar
 
 from pyinfra import state
@@ -28,14 +29,14 @@ def of_every_spark(model: type[P]) -> dict[str, P]:
     """
     found = {}
     for each in sorted(state.active_hosts, key=spark_name):
+        name = spark_name(each)
         if uses_sudo(each):
             check_sudo(each)
-        root = settings_of(each.data.dict()).root
-        try:
-            found[spark_name(each)] = now(each, model.ask(root=root))
-        except PyinfraError:
+        with suppress(PyinfraError):
+            found[name] = now(each, model.ask(root=settings_of(each.data.dict()).root))
+        if name not in found:
             raise PyinfraError(
-                f"{spark_name(each)}: cannot be read, which comes before this run makes a file "
-                "beside the inventory; nothing was changed"
-            ) from None
+                f"{name}: cannot be read, which comes before this run makes a file beside the "
+                "inventory; nothing was changed"
+            )
     return found
