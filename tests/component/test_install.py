@@ -25,7 +25,7 @@ from sparkwright.common import placed
 from sparkwright.machine.host import packages as plan
 from sparkwright.machine.host.operations import packages
 from sparkwright.machine.host.operations.packages import install
-from sparkwright.machine.host.packages import install_script, parse_attempt
+from sparkwright.machine.host.packages import holder, install_script, parse_attempt
 from tests.lab import apt
 from tests.programs import script
 from tests.unit.driven import Driven, this_machine
@@ -329,6 +329,5 @@ def test_one_that_a_killed_run_began_is_waited_for(tmp_path: Path) -> None:
             text=True,
             check=True,
         ).stdout
-    attempt = parse_attempt(said.splitlines())
-    assert attempt.held
-    assert attempt.held.endswith("is held by apt-get of an earlier run")
+    held = holder(parse_attempt(said.splitlines())["held"])
+    assert held.endswith("is held by apt-get of an earlier run")
