@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.artifacts.jobs.facts import ImageContent, ImageState, JobStates
-from sparkwright.artifacts.weights.facts import WeightFolders
 from sparkwright.engine.facts import EngineSize, Switching
 from sparkwright.machine.firewall.deploy import delete_rule
 from sparkwright.machine.firewall.firewall import UfwRule
@@ -32,10 +30,6 @@ def test_what_a_host_said_is_quoted_in_commands(tmp_path: Path, hostile: str) ->
     hostile = hostile.replace("TOUCH", f"touch {tmp_path}/owned")
     for command in (
         Switching().command(str(tmp_path), hostile, "@1", hostile),
-        JobStates().command(str(tmp_path), [hostile]),
-        WeightFolders().command(str(tmp_path), [hostile]),
-        ImageState().command([hostile]),
-        ImageContent().command(hostile),
         EngineSize().command(hostile),
         speed_command(str(tmp_path), hostile, hostile),
         str(delete_rule(UfwRule(hostile, "door"))),

@@ -9,8 +9,8 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State, deploy, operation
 from pyinfra.api.command import PyinfraCommand
 
-from sparkwright.artifacts.jobs.facts import JobState
 from sparkwright.artifacts.jobs.operations import follow, put_manifest, reason, start
+from sparkwright.artifacts.jobs.state import JobState
 from sparkwright.common.command_line import next_line
 from sparkwright.common.local_file import file_in, write_file
 from sparkwright.common.operations import failing
