@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sparkwright.engine.engine import EngineUnit
 from sparkwright.engine.metrics import Finished
+from sparkwright.engine.state import EngineUnit
 from sparkwright.insight.doctor.checkup import KERNEL, Checkup
 from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.insight.doctor.gpu import GpuReading
@@ -79,7 +79,7 @@ def checkup(case: Incident) -> Checkup:
         active="active" if active else "failed",
         restarts=told.pop("restarts", 0),
         enabled=True,
-        needs_reload=False,
+        outdated=False,
         starting=False,
         status="serving" if active else "",
     )

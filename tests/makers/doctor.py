@@ -1,8 +1,8 @@
 """Sparks as the doctor reads them: one whose engine has failed, and one that is well."""
 
 from sparkwright.common.hardware import GIB
-from sparkwright.engine.engine import EngineUnit
 from sparkwright.engine.metrics import Finished
+from sparkwright.engine.state import EngineUnit
 from sparkwright.insight.doctor.checkup import Checkup
 from sparkwright.insight.doctor.gpu import GpuReading
 
@@ -71,7 +71,7 @@ UNIT = EngineUnit(
     active="active",
     restarts=0,
     enabled=True,
-    needs_reload=False,
+    outdated=False,
     starting=False,
     status="serving",
 )

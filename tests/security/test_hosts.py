@@ -29,8 +29,8 @@ from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.part import Part
 from sparkwright.common.placed import NETPLAN
 from sparkwright.common.terminal import LINE, plain_lines
-from sparkwright.engine.engine import EngineState, problem
 from sparkwright.engine.phases import phase
+from sparkwright.engine.state import EngineState, problem
 from sparkwright.insight.doctor.checkup import Checkup, _log
 from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.insight.doctor.issue_report import section

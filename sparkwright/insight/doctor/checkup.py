@@ -9,8 +9,9 @@ from sparkwright.common.host_output import read_json, sections, sections_script
 from sparkwright.common.placed import seat_of
 from sparkwright.common.render import render
 from sparkwright.common.terminal import LINE
-from sparkwright.engine.engine import EngineUnit, parse_engines, state_script
+from sparkwright.engine.engine import parse_engines, state_script
 from sparkwright.engine.metrics import FINISHED, Finished, finished, metrics_command
+from sparkwright.engine.state import EngineUnit
 from sparkwright.insight.doctor.gpu import GPU_COMMAND, GpuReading, parse_gpu
 from sparkwright.plan.release.release import current_engine
 

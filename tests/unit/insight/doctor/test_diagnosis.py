@@ -18,7 +18,7 @@ from tests.makers.doctor import HEALTHY, UNIT
 
 LOGS = sorted((Path(__file__).parents[2] / "logs").glob("*.log"))
 
-STOPPED = replace(UNIT, active="failed", status="")
+STOPPED = UNIT.model_copy(update={"active": "failed", "status": ""})
 REFUSED = "Free memory on device on startup is less than desired GPU memory utilization (0.8, 97)"
 NO_MEMORY = "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x51)"
 FAULT = "NVRM: Xid (PCI:000f:01:00): 31, pid=9115, MMU Fault: Fault is of type FAULT_PTE"
@@ -49,7 +49,7 @@ READINGS = {
     "hard-downs": {"downs": 1},
     "clock": {"skew": -7200.0},
     "content-null": {"finished": Finished(cut=12, ended=3)},
-    "restarts": {"unit": replace(UNIT, restarts=4)},
+    "restarts": {"unit": UNIT.model_copy(update={"restarts": 4})},
 }
 
 
@@ -128,7 +128,10 @@ def test_names_are_unique_and_sentences_end_without_a_stop():
         {"driver": "610.57.04", "kernel": "7.0.0-1019-nvidia-64k"},
         {"driver": None},
         # While weights load, a Spark swaps.
-        {"unit": replace(UNIT, active="activating", starting=True), "swapped": 200 * 1024**2},
+        {
+            "unit": UNIT.model_copy(update={"active": "activating", "starting": True}),
+            "swapped": 200 * 1024**2,
+        },
         # Of a first start that was refused, though another one serves since.
         {"memory": (121 * GIB, 3 * GIB, 52 * GIB), "log": (REFUSED, "serving")},
         # A GPU that works, and a core that rests while the GPU does.
@@ -232,7 +235,7 @@ def test_no_trouble_is_said_with_what_was_looked_at():
 
 
 def test_a_start_under_way_says_how_far_it_is():
-    unit = replace(UNIT, active="activating", starting=True)
+    unit = UNIT.model_copy(update={"active": "activating", "starting": True})
     text = said(replace(HEALTHY, unit=unit, log=("Starting to load model x",)))
     assert "no trouble found: vllm@tiny-0a1b2c3d is activating (loading weights)" in text
 

@@ -67,7 +67,7 @@ def test_no_text_of_the_spark_gets_into_it() -> None:
     checkup = replace(
         FAILS,
         log=(private,),
-        unit=replace(FAILS.unit, status=private),
+        unit=FAILS.unit.model_copy(update={"status": private}),
         kernel=private,
         driver=private,
         docker=private,
