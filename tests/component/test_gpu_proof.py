@@ -47,11 +47,7 @@ pytestmark = pytest.mark.skipif(
 
 
 class Spark:
-    """This machine with a GPU, as far as its programs tell.
-
-    Attributes:
-        driven: drives it.
-    """
+    """This machine with a GPU, as far as its programs tell."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

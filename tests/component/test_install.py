@@ -66,11 +66,7 @@ def installed(package: str) -> Generator[PyinfraCommand]:
 
 
 class Root:
-    """A folder that apt takes for the whole system.
-
-    Attributes:
-        spark: drives this machine.
-    """
+    """A folder that apt takes for the whole system."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
