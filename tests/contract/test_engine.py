@@ -109,9 +109,8 @@ def test_stream(serving: Running) -> None:
     assert {chunk["object"] for chunk in (role, *words, usage)} == {"chat.completion.chunk"}
 
 
-def test_a_stream_comes_piece_by_piece(serving: Running) -> None:
-    """The product measures a speed by it, by the count in each piece."""
-    found = speed.speed(serving.root, RELEASE, "tiny")
+def test_the_speed_of_an_answer_is_measured(serving: Running) -> None:
+    found = speed.speed(str(serving.root), RELEASE, "tiny")
     assert 5 < found < 2000
 
 

@@ -11,25 +11,25 @@ from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.common.operations import failing, run_now
 from sparkwright.engine.deploy import settings
-from sparkwright.engine.facts import FreeMemory
 from sparkwright.engine.operations.serve import serving
 from sparkwright.engine.switch import Outcome, is_beside
 from sparkwright.plan.release.release import Release
 from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
+from sparkwright.run.state import read_now
 from sparkwright.run.target import Target, seats
 
 
 @deploy("Rollout")
 def intend(answers: str) -> None:
-    """Write down what each replica should serve.
-
-    Args:
-        answers: path of a file.
-    """
+    """Write down what each replica should serve, and whether that fits beside what runs now."""
     for own in seats():
         if served := own.release:
-            intended(name="What it should serve", release=served, own=own, answers=answers)
+            asked = settings(served, own)
+            memory = read_now(host, asked.ask_memory(own.place, served.id))
+            fits = not asked.others and is_beside(asked, memory)
+            models = [*served.recipe.models]
+            _write_answer(answers, own, release=served.id, models=models, fits=fits)
 
 
 @deploy("Rollout")
@@ -50,16 +50,6 @@ def switch(answers: str, minimum_speed: float | None = None) -> None:
                 answers=answers,
                 minimum_speed=minimum_speed,
             )
-
-
-@operation()
-def intended(release: Release, own: Target, answers: str) -> Generator[PyinfraCommand]:
-    """Write down the release, its model names, and whether its engine fits beside what runs."""
-    asked, memory = settings(release, own), host.get_fact(FreeMemory)
-    fits = not asked.others and is_beside(asked, memory)
-    _write_answer(answers, own, release=release.id, models=[*release.recipe.models], fits=fits)
-    host.noop(f"it should serve {release.id}")
-    yield from ()
 
 
 @operation()
@@ -86,7 +76,8 @@ def switched(
     finally:
         # A failed command ends the operation above.
         reason = outcome.reason or ("" if outcome.served else "it was not done")
-        figures = {"seconds": outcome.seconds, "gap": outcome.gap, "beside": outcome.beside}
+        names = ("seconds", "gap", "beside")
+        figures = {name: getattr(outcome.report, name, 0) for name in names}
         _write_answer(answers, own, reason=reason, speed=speed, **figures)
 
 

@@ -11,6 +11,7 @@ from sparkwright.machine.host.kernel import HANDOVER
 from sparkwright.machine.host.survey import parse_survey
 from sparkwright.machine.preflight.preflight import findings
 from tests.makers.doctor import HEALTHY
+from tests.makers.models import changed
 from tests.makers.preflight import FIT, MACHINES, NOW, SPARK, WANTED
 from tests.makers.shell import shell
 
@@ -35,7 +36,7 @@ def test_its_reserve_is_an_error_for_a_pair():
 def test_a_small_reserve_counts_for_the_doctor_as_here(kib: int, hurts: bool):
     told = SPARK.replace("handover 0", f"handover {kib}").split("\n")
     found = findings(parse_survey(told), replace(WANTED, pair=True), NOW)
-    seen = diagnose(replace(HEALTHY, cma=(0, kib * 1024)))
+    seen = diagnose(changed(HEALTHY, cma=(0, kib * 1024)))
     assert (len(found), [each.name for each in seen]) == (hurts, ["kernel-kho"] * hurts)
 
 
