@@ -18,10 +18,8 @@ from host.common.retry import RetryableError
 # Bytes that are read at once. tarfile joins and copies them, in new memory each time if they are
 # more: 8 MiB at a time took 3.7 s of a processor for a gigabyte, 256 KiB 1.4 s.
 PART = 256 * 1024
-# Bytes of a text, and blobs of an image: many times what the largest images have (a layer is a blob
-# or two, and Docker allows 127 layers).
+# Bytes of a text: many times what the largest images have.
 LARGEST_TEXT = 4 * 1024 * 1024
-MOST_BLOBS = 1000
 
 Judge = Callable[[Mapping[str, bytes], Collection[str]], Saved]
 
@@ -37,12 +35,9 @@ class Member:
 
 
 class ImageLoad:
-    """One image on its way to this machine's Docker.
+    """One image on its way to this machine's Docker, which may know it by any of the references.
 
-    Args:
-        references: The names by which Docker may know it, the first for people.
-        size: Bytes that are expected, to show progress.
-        most: Bytes that may come.
+    About `size` bytes are expected, and at most `most` may come.
     """
 
     def __init__(self, references: Sequence[str], size: int, most: int) -> None:
@@ -104,7 +99,7 @@ class ImageLoad:
         texts: dict[str, bytes] = {}
         blobs: set[str] = set()
         for member in members:
-            if is_blob(member.path) and len(blobs) < MOST_BLOBS:
+            if is_blob(member.path):
                 yield from self._blob(member)
                 blobs.add(member.path)
             elif member.path in TEXTS and member.size <= LARGEST_TEXT:

@@ -70,9 +70,7 @@ class FolderSource:
             if not (fault := self._copy(folder, file, partial)):
                 return file.digest
         if not self._rest:
-            raise JobError(
-                f"{fault}: the bundle is to bring it; run again, with the bundle there."
-            )
+            raise JobError(f"{fault}: the bundle is to bring it; run again, with the bundle there.")
         digest = self._rest.fetch(file, partial)
         self._tell()
         return digest
