@@ -26,6 +26,7 @@ from pyinfra.api.exceptions import FactProcessError
 import sparkwright
 from sparkwright.common.facts import HostFact
 from sparkwright.common.hardware import HARDWARE
+from sparkwright.common.part import Part
 from sparkwright.common.placed import NETPLAN
 from sparkwright.common.terminal import LINE, plain_lines
 from sparkwright.engine.engine import EngineState, problem
@@ -217,6 +218,12 @@ def _of_checkup(checkup: Checkup) -> None:
     assert plain_lines(text) == text
 
 
+def _part(model: type[Part]) -> st.SearchStrategy[Part]:
+    """Any part that a host may say."""
+    fields = {name: st.from_type(each.annotation) for name, each in model.model_fields.items()}  # type: ignore[arg-type]
+    return st.builds(model, **fields)
+
+
 JUDGES: dict[str, tuple[Any, Callable[..., Any]]] = {
     "status": (st.from_type(Reading), _of_reading),
     "doctor": (st.from_type(Checkup), _of_checkup),
@@ -225,7 +232,7 @@ JUDGES: dict[str, tuple[Any, Callable[..., Any]]] = {
     "preflight": (st.from_type(Survey), lambda found: findings(found, WANTED, NOW, found)),
     "fabric": (FABRICS, lambda found: _of_fabrics(found, spark(2))),
     "the peer's fabric": (FABRICS, lambda found: _of_fabrics(spark(), found)),
-    "firewall": (st.from_type(FirewallState), ssh_rules),
+    "firewall": (_part(FirewallState), ssh_rules),
 }
 
 
