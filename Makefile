@@ -67,9 +67,16 @@ check-recipes: packages
 system acceptance: packages
 	$(PYTHON) -m tests.lab.shard $@ -- $(PYTHON) -m pytest tests/$@
 
-# Lists changes of the code that no test notices: $(PYTHON) -m tests.mutants [--seed N] [PATH ...]
-mutants: packages
-	$(PYTHON) -m tests.mutants
+# Lists changes of the code that no unit test notices: make mutants OF=sparkwright/plan
+MUTANTS := .mutants
+OF := sparkwright/plan
+$(MUTANTS)/.ready: requirements-mutants.lock
+	python3 -m venv --clear $(MUTANTS)
+	$(MUTANTS)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-mutants.lock
+	@touch $@
+
+mutants: setup $(MUTANTS)/.ready
+	$(MUTANTS)/bin/python -m tests.mutants $(OF)
 
 # Faults at random moments, for so many minutes: make campaign MINUTES=60 SEED=7
 MINUTES := 60
@@ -120,4 +127,4 @@ lab-down:
 	$(PYTHON) -m tests.lab down
 
 clean: lab-down
-	rm -rf $(VENV) $(SBOM) sbom $(DOCS) site dist
+	rm -rf $(VENV) $(SBOM) sbom $(DOCS) $(MUTANTS) site dist

@@ -70,12 +70,8 @@ def prepare(answers: str) -> None:
 def expect_all() -> None:
     """Have the first step that reads the Spark read for all of them, in one command."""
     own = target()
-    expect(
-        own.host,
-        lambda: [
-            ask for part in (machine, preflight, fabric, runtime, link) for ask in part.reads(own)
-        ],
-    )
+    parts = (machine, preflight, fabric, runtime, link, jobs, weights, image)
+    expect(own.host, lambda: [ask for part in parts for ask in part.reads(own)])
 
 
 def provision() -> None:

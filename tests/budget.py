@@ -5,6 +5,7 @@
 A change that adds says in its message what it removed; an issue that tidies lowers the number.
 """
 
+import argparse
 import sys
 import tomllib
 from pathlib import Path
@@ -28,4 +29,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     sys.exit(main())

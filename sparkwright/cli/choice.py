@@ -26,11 +26,7 @@ class Offer:
 
 
 def offers(hardware: Hardware, surveys: Sequence[Survey]) -> list[Offer]:
-    """Return the recipes that fit on all of some machines together, the recommended ones first.
-
-    Args:
-        surveys: One of each machine: of one, or of the two of a pair.
-    """
+    """Return the recipes that fit on one machine, or on a pair; the recommended ones first."""
     first = FIRST[len(surveys)]
     found = map(load_recipe, dict.fromkeys([*first, *recipe_names()]))
     return [offer for recipe in found for offer in _fitting(recipe, hardware, surveys)]

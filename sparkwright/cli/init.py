@@ -67,7 +67,8 @@ def init(
         if is_site(each):
             where = "a site already" if each == own else f"the site {each} above it"
             raise PlanError(f"{folder}: found {where}; expected a new folder outside of any site")
-    _check_key(key)
+    if key and (problem := key_problem(key)):
+        raise PlanError(f"--key: {problem}")
     asks = _has_terminal() and not addresses
     sparks: list[Spark] = []
     for text in addresses:
@@ -89,11 +90,6 @@ def init(
     write_site(folder, site_files(own.name, inventory_text(sparks, chosen, bool(pair))))
     _start_git(folder)
     _report(folder, chosen)
-
-
-def _check_key(key: str | None) -> None:
-    if key and (problem := key_problem(key)):
-        raise PlanError(f"--key: {problem}")
 
 
 def _has_terminal() -> bool:

@@ -21,11 +21,7 @@ _CONNECT, _READ = 8, 90
 
 
 def look(spark: Spark, root: str = "/opt/qwen36") -> Survey | str:
-    """Log in to a machine, try sudo, and read what the preflight of a run reads.
-
-    Returns:
-        The machine; or why it could not be read, with the line that helps.
-    """
+    """Return what a preflight reads of a machine; or why it cannot be, with the line that helps."""
     name = "@local" if spark.local else f"{spark.ssh_hostname}"
     data = {"ssh_strict_host_key_checking": "accept-new", **spark.connection}
     state = State(Inventory(([(name, data)], {})), Config(CONNECT_TIMEOUT=_CONNECT))

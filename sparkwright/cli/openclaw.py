@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sparkwright.cli.monitoring import door_chains
+from sparkwright.cli.monitoring import doors
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import read_text, write_file
 from sparkwright.common.paths import FILES
@@ -18,7 +18,6 @@ from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.group_data import gateway_settings, settings_of_site
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
 from sparkwright.door.gateway.gateway import ALIASES, ModelAlias, client_url, served, upstreams
-from sparkwright.insight.monitoring.targets import targets
 
 _MOST_BYTES = 2**20
 
@@ -38,16 +37,15 @@ def _servers(fleet: Fleet) -> list[_Server]:
         url = client_url(fleet, gateway_settings(Path.cwd(), fleet).secured)
         found = [_Server("sparkwright", url, True, served(replicas))]
     else:
-        known = settings_of_site(Path.cwd(), fleet)
-        doors = targets(fleet, known, door_chains(fleet, known))
+        asked = doors(fleet, settings_of_site(Path.cwd(), fleet))
         found = [
             _Server(
-                "sparkwright" if len(doors) == 1 else f"sparkwright-{door.replica}",
+                "sparkwright" if len(asked) == 1 else f"sparkwright-{door.replica}",
                 door.url,
                 door.keyed,
                 served([replica], by_gateway=False),
             )
-            for door, replica in zip(doors, replicas, strict=True)
+            for door, replica in zip(asked, replicas, strict=True)
         ]
     return [
         server._replace(names=chatting)
@@ -57,11 +55,7 @@ def _servers(fleet: Fleet) -> list[_Server]:
 
 
 def configuration(inventory: Path) -> str:
-    """Return OpenClaw's configuration for the gateway or the doors of an inventory.
-
-    Raises:
-        PlanError: No replica chats, or other machines cannot reach one.
-    """
+    """Return OpenClaw's configuration for the gateway or the doors of an inventory."""
     fleet = load_fleet(inventory, recipe_names())
     servers = _servers(fleet)
     if not servers:
@@ -74,12 +68,7 @@ def configuration(inventory: Path) -> str:
 
 
 def put(path: Path, ours: str) -> str:
-    """Put our providers into OpenClaw's file, and return what was done.
-
-    Raises:
-        PlanError: The file cannot be changed without losing something of its owner's.
-        OSError: It cannot be written.
-    """
+    """Put our providers into OpenClaw's file, and return what was done."""
     previous = read_text(path, "OpenClaw's configuration", _MOST_BYTES)
     if previous is None:
         write_file(path, ours, 0o600)

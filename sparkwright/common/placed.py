@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from sparkwright.common.files import Directory, Symlink
 from sparkwright.common.paths import FILES as _FILES
@@ -142,37 +142,74 @@ def folder(root: str, name: str) -> Directory:
 SEAT_FOLDERS = ("door", "sockets", "state")
 
 
-def user_of(seat: str) -> str:
-    """Return the user as whom the engine of a seat runs."""
-    return SECOND_USER if seat else FIRST_USER
+class Place(str):
+    """The folder of one replica on a Spark, as text, which tells where its things are.
+
+    The first replica has the root folder itself, as if it were alone. A second one has a seat: a
+    folder below it, with links to what both share (files/host/common/seat.py).
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, root: str, seat: str = "") -> Self:
+        """Name the folder of a seat, or take a folder as it is."""
+        return super().__new__(cls, f"{root}/seats/{seat}" if seat else root)
+
+    @property
+    def seat(self) -> str:
+        """The name of its seat; "" for the first one."""
+        parent, _, name = self.rpartition("/")
+        return name if parent.endswith("/seats") else ""
+
+    @property
+    def root(self) -> str:
+        """The folder of everything on the Spark."""
+        return self.removesuffix(f"/seats/{self.seat}") if self.seat else str(self)
+
+    @property
+    def user(self) -> str:
+        """The user as whom its engine runs."""
+        return SECOND_USER if self.seat else FIRST_USER
+
+    def release(self, release: str) -> str:
+        """Return the folder of a release, which all seats have in one place."""
+        return f"{self.root}/releases/{release}"
+
+    def sockets(self, release: str) -> str:
+        """Return the folder of an engine's socket."""
+        return f"{self}/{SOCKETS}/{release}"
+
+    def cache(self, image: str) -> str:
+        """Return where an engine keeps what it compiles: by its user and image, so that it loads no
+        code that another one has made.
+        """
+        return f"{self.root}/cache/{self.user}/{image}"
 
 
 def socket_folder(place: str, release: str) -> str:
     """Return the folder of an engine's socket."""
-    return f"{place}/{SOCKETS}/{release}"
+    return Place(place).sockets(release)
 
 
 def place_of(root: str, seat: str) -> str:
-    """Return the folder of a seat: files/host/common/seat.py."""
-    return f"{root}/seats/{seat}" if seat else root
+    """Return the folder of a seat."""
+    return Place(root, seat)
 
 
 def seat_of(place: str) -> str:
     """Return the name of the seat whose folder this is; "" for the first one."""
-    parent, _, name = place.rpartition("/")
-    return name if parent.endswith("/seats") else ""
+    return Place(place).seat
 
 
 def seat_folders(root: str, seat: str) -> list[Directory | Symlink]:
     """Return the folder of a second seat: what it has of its own, and links to the rest."""
-    place = place_of(root, seat)
     own = tuple(f"{name}/seats/{seat}" for name in SEAT_FOLDERS)
     links = {name: f"../../{name}" for name in ("bin", "jobs", "manifests", "metrics", "releases")}
     links |= {name.partition("/")[0]: f"../../{name}" for name in own}
     names = [each for name in (*own, f"seats/{seat}") for each in (str(Path(name).parent), name)]
     return [
         *(Directory(f"{root}/{each}") for each in (*names, f"sockets/seats/{seat}/engines")),
-        *(Symlink(f"{place}/{name}", target) for name, target in links.items()),
+        *(Symlink(f"{Place(root, seat)}/{name}", target) for name, target in links.items()),
     ]
 
 

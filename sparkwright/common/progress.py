@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from typing import Literal
 
-from sparkwright.common.host_output import read_json
 from sparkwright.common.terminal import plain
 
 Phase = Literal[
@@ -41,14 +40,6 @@ class JobProgress:
     done: int
     total: int
     message: str
-
-
-def parse_progress(text: str) -> JobProgress | None:
-    """Return the content of a progress file; None if it is empty."""
-    if not text.strip():
-        return None
-    data = read_json(text)
-    return JobProgress(data["phase"], data["done"], data["total"], data["message"])
 
 
 class Meter:

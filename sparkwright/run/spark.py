@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from sparkwright.common.hardware import HARDWARE, Hardware
-from sparkwright.common.placed import place_of
+from sparkwright.common.placed import Place
 from sparkwright.declared.fleet.fabric_plan import FabricPlan, fabric_plan
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.fleet import Fleet
@@ -21,8 +21,9 @@ from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.plan.memory.plan import load_of
 from sparkwright.plan.memory.sharing import sized
 from sparkwright.plan.release.bundle import Bundle, read_bundle
+from sparkwright.plan.release.command import Ranks
 from sparkwright.plan.release.lock import Lock
-from sparkwright.plan.release.release import Ranks, Release, make_release
+from sparkwright.plan.release.release import Release, make_release
 from sparkwright.run.options import RunOptions, options_of
 
 
@@ -111,9 +112,9 @@ class SparkTarget:
         return self.settings.root
 
     @property
-    def place(self) -> str:
-        """The folder of its seat: files/host/common/seat.py."""
-        return place_of(self.root, self.seat)
+    def place(self) -> Place:
+        """The folder of its replica."""
+        return Place(self.root, self.seat)
 
     @cached_property
     def seats(self) -> tuple[Self, ...]:
@@ -206,13 +207,8 @@ class SparkTarget:
         return make_release(
             from_domains(served, self.settings.media_domains),
             lock,
-            root=self.root,
-            ranks=Ranks(
-                sparks=self.ranks,
-                fabric=pair if self.rank == 0 else pair[::-1],
-                rank=self.rank or 0,
-            ),
-            seat=self.seat,
+            self.place,
+            Ranks(self.ranks, pair if self.rank == 0 else pair[::-1], self.rank or 0),
         )
 
 

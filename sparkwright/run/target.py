@@ -18,10 +18,10 @@ from sparkwright.common.operations import is_dry_run
 from sparkwright.plan.release.ensure import ensure_lock
 from sparkwright.plan.release.lock import Lock
 from sparkwright.plan.release.release import Release
-from sparkwright.plan.release.served import lost_pins
+from sparkwright.plan.release.served import Served, lost_pins
 from sparkwright.plan.release.token import NONE, own_token, token_for
 from sparkwright.run import spark as plan
-from sparkwright.run.every_spark import ServedRelease, of_every_spark
+from sparkwright.run.every_spark import now, of_every_spark
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,11 @@ class Target(plan.SparkTarget):
         """
         seats = (seat for each in map(target_of, state.active_hosts) for seat in each.seats)
         recipes = [each.recipe for each in seats if each.recipe]
-        served = of_every_spark(ServedRelease)
+        served = of_every_spark(Served)
         for each in state.active_hosts:
             for seat in target_of(each).seats[1:]:
-                answer = each.get_fact(ServedRelease, root=seat.place)
-                served |= {f"{seat.spark}/{seat.replica}": answer} if answer else {}
+                answer = now(each, Served.ask(root=seat.place))
+                served[f"{seat.spark}/{seat.replica}"] = answer
         if problem := lost_pins(self.fleet, lock, recipes, served):
             raise PlanError(problem)
 

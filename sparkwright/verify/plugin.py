@@ -39,8 +39,6 @@ from sparkwright.verify.sparks import (
 Api = Callable[..., str]
 Proved = Callable[[str], None]
 
-# Sparks that a message lists.
-_SHOWN = 6
 # Characters of what a failure says.
 _LENGTH = 300
 # Those that cannot be verified, and of which a test has said so.
@@ -74,8 +72,6 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     signal.signal(signal.SIGINT, _interrupted)
     problems = [problem for problem in at_once(unready) if problem]
     if len(problems) == len(CHOSEN):
-        if len(problems) > _SHOWN:
-            problems[_SHOWN:] = [f"and {len(problems) - _SHOWN} more"]
         print("\n".join(problems), file=sys.stderr)
         # pytest prints this twice.
         pytest.exit("no Spark can be verified", returncode=1)

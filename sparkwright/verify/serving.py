@@ -4,6 +4,7 @@ import subprocess
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import requests
@@ -29,30 +30,33 @@ def unready(name: str) -> str:
     host, problem = reached(data["spark"])
     if problem or not target.recipe_name:
         return problem
-    script = """
-    release=$(basename "$(readlink %s/current)"); echo "$release"
-    for unit in "vllm@$release" %s; do echo "$(systemctl is-active "$unit")"; done"""
-    lines = host.run(script, target.place, door_unit(target.place)).stdout.splitlines()
+    current = host.file(f"{target.place}/current")
+    release = Path(current.linked_to).name if current.is_symlink else ""
+    units = [f"vllm@{release}", *([] if target.rank else [door_unit(target.place)])]
+    states = [host.service(unit).systemd_properties["ActiveState"] for unit in units if release]
     try:
-        return unserved(name, lines[:2] if target.rank else lines, lambda: _answer(data, target))
+        return unserved(name, release, states, lambda: _answer(data, target))
     except PlanError as error:
         return str(error)
 
 
-def unserved(name: str, found: Sequence[str], answer: Callable[[], int | str]) -> str:
+def unserved(
+    name: str, release: str, states: Sequence[str], answer: Callable[[], int | str]
+) -> str:
     """Return why a Spark does not serve, and what to do; "" if it does.
 
     Args:
-        found: The current release, "" for none; the state of its unit; on a head, of its door.
+        release: The current one, "" for none.
+        states: Of its unit; on a head, of its door.
         answer: Asks the door: an HTTP status, or why there is none; "" where nobody can ask it.
     """
-    release, engine, *door = found
 
     def said(why: str, verb: str) -> str:
         return f"{name} does not serve: {why}. Next: {next_line(verb)}"
 
     if not release:
         return said("nothing is set up on it", "apply")
+    engine, *door = states
     if engine == "inactive":
         return said(f"the engine vllm@{release} is inactive (it was stopped)", "start")
     if engine != "active":

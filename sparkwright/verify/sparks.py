@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 import testinfra
@@ -21,7 +21,6 @@ from sparkwright.run.inventory.selection import choose_replicas, selected
 from sparkwright.run.spark import SparkTarget, fleet_of
 
 Data = dict[str, Any]
-T = TypeVar("T")
 
 # What `load` has read, by the Spark's name: of one that serves two replicas, by SPARK/REPLICA.
 SPARKS: dict[str, Data] = {}
@@ -33,18 +32,7 @@ _ALIVE = "-o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=2
 
 
 def load(inventory: str, limit: Sequence[str] = ()) -> dict[str, Data]:
-    """Read the data of each Spark, once: inventory and group data.
-
-    Args:
-        inventory: as pyinfra takes it; read in the current folder.
-        limit: names of Sparks and replicas for `CHOSEN`, as `--limit` of a run takes them.
-
-    Returns:
-        What `SPARKS` has; other hosts are left out.
-
-    Raises:
-        PlanError: There is no such file, it names no Spark, or it has problems.
-    """
+    """Fill `SPARKS`, once, by the inventory and group data; `limit` is that of a run."""
     if SPARKS:
         return SPARKS
     path = Path(inventory)
@@ -120,7 +108,7 @@ def connection(spark: str) -> Host:
     return host
 
 
-def at_once(ask: Callable[[str], T]) -> list[T]:
+def at_once(ask: Callable[[str], str]) -> list[str]:
     """Ask something of each chosen Spark, at once."""
     _sockets()
     pool = ThreadPoolExecutor()

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from testinfra.host import Host
 
-from sparkwright.common.placed import user_of
 from sparkwright.plan.release.command import image_id
 from sparkwright.plan.release.container import CONTAINER_OPTIONS
 from sparkwright.plan.release.lock import Lock
@@ -94,7 +93,7 @@ def test_release_is_what_was_declared(
 
 
 def test_gpu_in_container(host: Host, release: Release, proved: Proved) -> None:
-    user = user_of(release.seat)
+    user = release.place.user
     gpus = host.check_output(
         f"docker run --rm --pull never {shlex.join(CONTAINER_OPTIONS)} --network none "
         f"--user $(id -u {user}):$(id -g {user}) "

@@ -26,17 +26,18 @@ DOCUMENTS = (
 
 def embeddings(release: Release, text: str | tuple[str, ...]) -> dict[str, object]:
     """Return the body of a request for vectors."""
-    if release.recipe.answers != "embeddings":
-        pytest.skip(f"recipe {release.recipe.name} answers {release.recipe.answers}")
-    return {"model": release.recipe.served_names[0], "input": text}
+    return _body(release, "embeddings", input=text)
 
 
 def ranking(release: Release) -> dict[str, object]:
     """Return the body of a request for scores."""
-    if release.recipe.answers != "scores":
+    return _body(release, "scores", query=QUERY, documents=DOCUMENTS)
+
+
+def _body(release: Release, answers: str, **fields: object) -> dict[str, object]:
+    if release.recipe.answers != answers:
         pytest.skip(f"recipe {release.recipe.name} answers {release.recipe.answers}")
-    model = release.recipe.served_names[0]
-    return {"model": model, "query": QUERY, "documents": DOCUMENTS}
+    return {"model": release.recipe.served_names[0], **fields}
 
 
 def near(one: list[float], other: list[float]) -> float:

@@ -45,22 +45,3 @@ def test_tool_calls(
     calls = ", ".join(call.name for step in story.steps for call in step)
     how = "streamed" if stream else "whole"
     proved(f"tools, {story.name}, {how}: {calls}, as asked; chosen by the {agent}")
-
-
-def test_the_model_is_shown_tools_and_results(
-    agent: str, api: Api, release: Release, proved: Proved
-) -> None:
-    """A chat template that leaves them out makes a model guess."""
-    story = tools.STORIES[0]
-    (call,) = story.steps[0]
-    function = {"name": call.name, "arguments": json.dumps(call.arguments)}
-    choice = {"message": {"tool_calls": [{"id": "a", "type": "function", "function": function}]}}
-    messages = tools.opening(story) + tools.results(choice, story.steps[0])
-    names = {"model": release.recipe.served_names[0]}
-    asked = {**names, "messages": messages, "tools": tools.TOOLS}
-    tokens = json.loads(api("/tokenize", asked))["tokens"]
-    prompt = json.loads(api("/detokenize", {**names, "tokens": tokens}))["prompt"]
-    shown = [tool["function"]["name"] for tool in tools.TOOLS]
-    shown += [story.question, *call.arguments.values(), *story.answer]
-    assert not [text for text in shown if text not in prompt]
-    proved(f"the chat template shows {len(tools.TOOLS)} tools, a call and its result")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from host.artifacts.image.build import Build
-from sparkwright.common.progress import JobProgress, Meter, parse_progress
+from sparkwright.common.progress import JobProgress, Meter
 from tests.clock import patience
 from tests.makers.docker import Docker, image_files, serving_docker
 from tests.programs import changed_program, script
@@ -50,9 +50,8 @@ class Spark:
             text=True,
             timeout=patience(),
         )
-        progress = parse_progress((self.root / "jobs/image-build@555555555555.json").read_text())
-        assert progress
-        return process.returncode, progress
+        report = (self.root / "jobs/image-build@555555555555.json").read_text()
+        return process.returncode, JobProgress(**json.loads(report))
 
     def refuse(self, said: str) -> str:
         status, progress = self.build(said)

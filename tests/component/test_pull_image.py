@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sparkwright.common.progress import JobProgress, parse_progress
+from sparkwright.common.progress import JobProgress
 from tests.clock import patience
 from tests.makers.docker import listening
 from tests.programs import changed_program
@@ -67,9 +67,8 @@ class Docker:
             env=environment,
         )
         self.said = process.stdout + process.stderr
-        progress = parse_progress((self.root / "jobs/image@555.json").read_text())
-        assert progress
-        return process.returncode, progress
+        report = (self.root / "jobs/image@555.json").read_text()
+        return process.returncode, JobProgress(**json.loads(report))
 
     def refuse(self, login: str | None = None) -> str:
         status, progress = self.pull(login)

@@ -9,7 +9,7 @@ import pytest
 from paramiko import Channel
 from pyinfra.api import operation
 
-from sparkwright.artifacts.bundle import operations
+from sparkwright.machine.host.operations import bundle as operations
 from sparkwright.machine.host.operations.bundle import send
 from sparkwright.plan.release.bundle import Bundle, read_bundle
 from tests.component.servers import until

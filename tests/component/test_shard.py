@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,6 @@ pytestmark = [
 ]
 # What this test's processes alone sleep for.
 SLEEP = f"sleep {os.getpid()}000"
-NETWORK = "from tests.lab import network; network.create()"
 
 
 @pytest.fixture
@@ -72,26 +70,6 @@ def test_the_commands_status_and_output(name):
     assert done(name, "sh", "-c", "kill -9 $$").returncode == 137
 
 
-def test_files_of_the_tree_and_of_run_stay_inside(name):
-    written = "/run/lab-shard inventory/lab-shard.yaml"
-    script = f"head -n 1 pyproject.toml; touch {written}; ls {written}"
-    answer = done(name, "sh", "-c", script)
-    assert answer.stdout.split() == ["[project]", *written.split()]
-    assert not (PROJECT / "inventory/lab-shard.yaml").exists()
-    assert not Path("/run/lab-shard").exists()
-
-
-def test_two_have_the_same_bridges_at_once(name):
-    # A lab on the machine itself may have its own.
-    before = set(Path("/sys/class/net").glob("swlab-*"))
-    script = f"{sys.executable} -c '{NETWORK}' && echo ready && sleep 1000"
-    processes = [begun(f"{name}-{number}", script) for number in (1, 2)]
-    for process in processes:
-        process.terminate()
-        assert process.wait(patience(60)) == 143
-    assert set(Path("/sys/class/net").glob("swlab-*")) == before
-
-
 def test_a_name_in_use_is_refused(name):
     process = begun(name, "echo ready; sleep 1000")
     try:
@@ -124,12 +102,3 @@ def test_a_terminated_command_may_tidy_up(name):
     finally:
         tidied.unlink(missing_ok=True)
     assert traces(name) == []
-
-
-@pytest.mark.parametrize("seconds", [0.1, 0.3, 0.5, 0.7, 0.9, 1.1])
-def test_terminated_while_it_is_furnished_it_ends_as_well(name, seconds):
-    process = subprocess.Popen(shard(name, "sleep", "1000"), cwd=PROJECT)
-    time.sleep(seconds)
-    process.terminate()
-    assert process.wait(patience(60)) in (-signal.SIGTERM, 128 + signal.SIGTERM)
-    wait_for(lambda: not traces(name), 30, "the shard's processes to end")

@@ -50,8 +50,9 @@ if made.__name__ == "make_release":
     plan.make_release, plan.recipe_of = counted, lambda name: recipe(sparks=[1, 2])
     target.ensure_lock = lambda *_, **__: lock()
     session.start_session = lease.hold_lease = lambda: None
-    for path in LIBRARY.glob("*/deploy.py"):
-        step = importlib.import_module(f"sparkwright.{path.parent.name}.deploy")
+    for path in (*LIBRARY.rglob("deploy.py"), *LIBRARY.rglob("secrets.py")):
+        parts = path.relative_to(LIBRARY).with_suffix("").parts
+        step = importlib.import_module(".".join(["sparkwright", *parts]))
         own = ("apply", "prepare", "vacate", "folders", "users", "authenticate", "remove", "intend")
         for name, each in list(vars(step).items()):
             if hasattr(each, "_inner") and name not in own:

@@ -24,13 +24,25 @@ replicas:
 INVENTORY = """
 import json
 
+from pyinfra.connectors.fake import FakeConnector
+from pyinfra.connectors.util import CommandOutput, OutputLine
+
+_run = FakeConnector.run_shell_command
+
+def _answer(self, command, **options):
+    if not (asked := options.get("_stdin")):
+        return _run(self, command, **options)
+    says = [self.host.data.get("says")[part] for part, *_ in json.loads(asked[1])]
+    return all(says), CommandOutput([OutputLine("stdout", each) for each in says])
+
+FakeConnector.run_shell_command = _answer
+
 def _spark(name, replica):
-    responses = {
-        "gateway/door": [*["keys"] * (name in _keyed), "read"],
-        "current/release.json": ["old-1", json.dumps(_release)] if name in _serving else ["none"],
-    }
+    responses = {"gateway/door": [*["keys"] * (name in _keyed), "read"]}
+    served = json.dumps({"known": _served if name in _serving else {}})
     return "@fake/" + name, {
-        "fake_delay": 0, "fake_delay_jitter": 0, "fake_responses": responses, "spark": name,
+        "says": {"served": served}, "spark": name,
+        "fake_delay": 0, "fake_delay_jitter": 0, "fake_responses": responses,
         "hardware": "gb10", "fleet": _fleet, "replica": replica, "recipe": _recipe, "ranks": [name],
         "rank": 0, "port": 8000, "api_key": None,
     }
@@ -70,15 +82,11 @@ def run(
     """Run pyinfra on two Sparks, of which some have keys at their door, or serve a release."""
     fleet = folder / "sparks.yaml"
     fleet.write_text(FLEET.replace("qwen3.6-35b-nvidia", recipe) + more)
-    release = {
-        "vllm": "0.28.0",
-        "image": f"vllm/vllm-openai@{DIGEST}",
-        "checkpoints": {"model": {"repo": REPO, "commit": COMMIT}},
-    }
+    pins = [f"vllm/vllm-openai@{DIGEST}", f"{REPO}@{COMMIT}"]
     values = {
         "_keyed": [*keyed],
         "_serving": [*serving],
-        "_release": release,
+        "_served": {"release": "old-1", "vllm": "0.28.0", "pins": pins},
         "_fleet": str(fleet),
         "_recipe": recipe,
     }
@@ -161,13 +169,13 @@ def test_a_lock_without_what_serves_is_stopped_and_another_recipe_goes_on(tmp_pa
     assert path.read_text() == before
 
 
-@pytest.mark.parametrize("unread", ['{"success": False}', "[]", '["cat: nothing"]'])
+@pytest.mark.parametrize("unread", ["", '{"unknown": "it hangs"}', '{"known": {"pins": 1}}'])
 def test_a_spark_that_cannot_be_read_is_no_new_one(tmp_path: Path, unread: str) -> None:
     status, said = run(tmp_path, "-y")
     inventory = (tmp_path / "inventory.py").read_text()
     for path in (keys_path(tmp_path / "sparks.yaml"), lock_path(tmp_path / "sparks.yaml")):
         path.unlink()
-    broken = inventory.replace('else ["none"]', "else [UNREAD]").replace("[UNREAD]", unread)
+    broken = inventory.replace('"served": served', f'"served": {unread!r}')
     assert broken != inventory
     (tmp_path / "inventory.py").write_text(broken)
     status, said = command_line.run(tmp_path, "-y")

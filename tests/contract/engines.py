@@ -17,10 +17,11 @@ from urllib3 import HTTPConnectionPool, connection
 
 from host.common.seat import SOCKETS, engine_address
 from sparkwright.declared.recipe.loader import load_recipe
-from sparkwright.plan.release.command import Place, environment, serve_arguments
+from sparkwright.plan.release.command import environment, serve_arguments
 from tests.lab import registry, tiny_model, tiny_texts
 from tests.lab.engine_image import ENVIRONMENT, Engine
 from tests.lab.state import wait_for
+from tests.makers.release import numbered
 
 MASTER, RELEASE = "127.0.0.1", "engine"
 COMPLETIONS = "/v1/chat/completions"
@@ -64,10 +65,9 @@ def line(sparks: int = 1, rank: int = 0, recipe: str = CHAT, **changes: str) -> 
     Args:
         changes: what stands in the place of a word.
     """
-    place = Place(rank, sparks, MASTER if sparks > 1 else None)
     found = load_recipe(recipe).for_sparks(sparks)
     folder = f"/models/{found.checkpoints['model'].folder}"
-    words = serve_arguments(found, place)
+    words = serve_arguments(found, numbered(sparks, rank, MASTER))
     return [changes.get(word, word).replace(folder, MODEL) for word in words]
 
 

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+from tests.lab import state
 from tests.lab.lab import Lab
 from tests.lab.state import FLEET, PROJECT, LabError
 
@@ -23,14 +24,10 @@ _QUESTION = {
 
 
 def run() -> int:
-    """Bring up a virtual Spark, deploy to it, ask it; return the exit status.
-
-    Raises:
-        LabError: a lab is up already, which somebody may be at work with.
-    """
+    """Bring up a virtual Spark, deploy to it, ask it; return the exit status."""
     begun = time.monotonic()
     lab = Lab()
-    if lab.status()["up"]:
+    if state.read():
         raise LabError("found a lab that is up; expected none. To remove it: make lab-down")
     _title("A virtual Spark, as it leaves the factory")
     lab.up(1)

@@ -3,7 +3,6 @@
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -17,8 +16,6 @@ from tests.lab.state import (
     KNOWN_HOSTS,
     RUN,
     STORAGE,
-    TWINS,
-    Cable,
     Engine,
     LabError,
     Spark,
@@ -42,17 +39,7 @@ class Lab:
         pair: bool = False,
         engine: Engine = "vllm",
     ) -> None:
-        """Start services and Sparks, and wait until they serve; what a crash left is removed first.
-
-        Args:
-            sparks: how many, 1 to 4.
-            variant: how all of them left the factory; one of variants.VARIANTS.
-            pair: whether the inventory has a replica for each two of them, or one for each.
-            engine: what the registry serves as the engine image.
-
-        Raises:
-            LabError: the machine lacks something, another lab is up, or a Spark has no partner.
-        """
+        """Start services and Sparks, and wait for them; what a crash left is removed first."""
         setup.check_machine()
         variants.check(variant)
         names = rootfs.SPARKS[:sparks]
@@ -96,16 +83,7 @@ class Lab:
                 spark.wait_ready()
 
     def ensure(self, sparks: int, engine: Engine, *, pair: bool = False) -> list[Handle]:
-        """Have a lab of these Sparks up, in place of another one or of one that was left damaged.
-
-        Args:
-            sparks: how many, 1 to 4; what they hold is left as it is.
-            engine: what the registry serves as the engine image.
-            pair: whether the inventory has a replica for each two of them, or one for each.
-
-        Raises:
-            LabError: the machine lacks something.
-        """
+        """Have a lab of these Sparks up, in place of another one or of a damaged one."""
         lab = state.read()
         same = lab and (len(lab.sparks), lab.pair, lab.engine) == (sparks, pair, engine)
         if not (same and lab and _whole(lab) and all(map(_intact, self.sparks()))):
@@ -120,11 +98,7 @@ class Lab:
             self._clear()
 
     def spark(self, name: str) -> Handle:
-        """Return a Spark.
-
-        Raises:
-            LabError: no such Spark is up.
-        """
+        """Return a Spark."""
         handle = Handle(name)
         handle.record()
         return handle
@@ -132,28 +106,6 @@ class Lab:
     def sparks(self) -> list[Handle]:
         """Return all Sparks that are up, powered off or not."""
         return [Handle(name) for name in state.require().sparks]
-
-    def status(self) -> dict[str, Any]:
-        """Return what is up: {"up": bool, "services": {name: bool}, "sparks": {name: {…}}}."""
-        lab = state.read()
-        if lab is None:
-            return {"up": False, "services": {}, "sparks": {}}
-        sparks = {
-            name: {
-                "power": "on" if spark.supervisor and spark.supervisor.alive() else "off",
-                "ssh": services.answers(network.address(name), 22),
-                "address": network.address(name),
-                "factory": spark.factory,
-                "cable": _cable(spark.cable),
-                "port": spark.cable.port,
-                "mtu": spark.cable.mtu,
-                "delay_ms": spark.delay * 1000,
-                "loss": spark.loss,
-            }
-            for name, spark in lab.sparks.items()
-        }
-        alive = {name: process.alive() for name, process in lab.services.items()}
-        return {"up": True, "services": alive, "sparks": sparks}
 
     def _clear(self) -> None:
         lab = state.read()
@@ -180,15 +132,7 @@ class Lab:
 
 
 def fleet_text(names: Sequence[str], pair: bool = False) -> str:
-    """Return an inventory file (as sparks.yaml).
-
-    Args:
-        names: its Sparks.
-        pair: whether each two of them are a replica, or each one.
-
-    Raises:
-        LabError: a Spark has no partner.
-    """
+    """Return an inventory file (as sparks.yaml)."""
     size = 2 if pair else 1
     if len(names) % size:
         raise LabError(f"found {len(names)} Sparks to be paired; expected 2 or 4")
@@ -213,14 +157,6 @@ def fleet_text(names: Sequence[str], pair: bool = False) -> str:
     }
     head = "# Written by `python -m tests.lab up`, removed by `down`.\n"
     return head + yaml.safe_dump({"sparks": sparks, "replicas": replicas}, sort_keys=False)
-
-
-def _cable(cable: Cable) -> str:
-    """Say in words which twins a cable carries."""
-    whole = [twin for twin in TWINS if twin not in cable.cut]
-    if len(whole) == 1:
-        return f"twin {whole[0]} only"
-    return "whole" if whole else "cut"
 
 
 def _whole(lab: State) -> bool:

@@ -70,9 +70,6 @@ def open_cable(end: str) -> socket.socket:
 
     Both sides carry the header in which the kernel says what it left to the hardware (checksums,
     segmentation): passed on as it is, the receiving kernel knows it too.
-
-    Raises:
-        OSError: there is no such interface, the Spark being off.
     """
     cable = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     cable.setsockopt(_SOL_PACKET, _PACKET_VNET_HDR, 1)
@@ -83,11 +80,7 @@ def open_cable(end: str) -> socket.socket:
 
 
 def carry(cable: int, tap: int, delay: float, loss: float) -> None:
-    """Carry frames both ways until the cable's end is gone.
-
-    Raises:
-        OSError: it is gone.
-    """
+    """Carry frames both ways until the cable's end is gone."""
     ways = {cable: Way(cable, tap, delay, loss), tap: Way(tap, cable, delay, loss)}
     while True:
         now = time.monotonic()

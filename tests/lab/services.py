@@ -30,7 +30,7 @@ def _registry() -> list[str]:
 def _hub() -> list[str]:
     # A copy, to which tests may add commits.
     shutil.copytree(hub.ensure_repositories(), HUB)
-    return state.module("hub", "serve", "--root", str(HUB), "--listen", hub.ADDRESS)
+    return state.module("hub", str(HUB), hub.ADDRESS)
 
 
 def _apt() -> list[str]:
@@ -50,11 +50,7 @@ SERVICES = (
 
 
 def start(service: Service) -> Process:
-    """Start a service; return once it takes connections.
-
-    Raises:
-        LabError: it ended, or does not answer.
-    """
+    """Start a service; return once it takes connections."""
     process = state.start(service.name, service.command())
 
     def ready() -> bool:

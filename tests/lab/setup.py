@@ -38,11 +38,7 @@ PACKAGES = {
 
 
 def build() -> None:
-    """Fill the caches that labs start from; a step that has been done takes no time.
-
-    Raises:
-        LabError: the machine lacks something, or a step failed.
-    """
+    """Fill the caches that labs start from; a step that has been done takes no time."""
     check_machine()
     with step("root file system"):
         rootfs.build()
@@ -66,21 +62,13 @@ def missing_packages() -> list[str]:
 
 
 def check_root() -> None:
-    """Refuse to go on without root.
-
-    Raises:
-        LabError: this process is not root's.
-    """
+    """Refuse to go on without root."""
     if os.geteuid() != 0:
         raise LabError("the lab needs root, for namespaces and mounts; run the same with sudo")
 
 
 def check_machine() -> None:
-    """Refuse to go on where root or a program is missing.
-
-    Raises:
-        LabError: the text says what helps.
-    """
+    """Refuse to go on where root or a program is missing."""
     check_root()
     if missing := missing_packages():
         raise LabError(f"programs are missing; first: apt-get install {' '.join(missing)}")

@@ -35,18 +35,7 @@ _AWAITED = {signal.SIGTERM, signal.SIGCHLD}
 
 
 def run(name: str, command: Sequence[str]) -> int:
-    """Run a command in a shard.
-
-    Args:
-        name: of the shard; two of one name exclude each other.
-        command: program and arguments; it starts in this folder, in the shard's copy of the tree.
-
-    Returns:
-        The command's exit status; 128 + N where signal N has ended it.
-
-    Raises:
-        LabError: the shard is in use, or cannot be made.
-    """
+    """Run a command in a shard."""
     if os.geteuid() != 0:
         raise LabError("a shard needs root, for namespaces and mounts; run the same with sudo")
     with _owned(name) as folder:
@@ -189,13 +178,7 @@ def _mount(*arguments: str | Path) -> None:
 
 
 def enter(name: str, module: str, *words: str) -> None:
-    """Have a program go on in a shard, if it is in none: so it touches no lab but its own.
-
-    Args:
-        name: of the shard.
-        module: the program, as `python -m` takes it.
-        words: its command line.
-    """
+    """Have a program go on in a shard, if it is in none: so it touches no lab but its own."""
     if not SHARD:
         shard = ["tests.lab.shard", name, "--", sys.executable, "-m", module, *words]
         os.execv(sys.executable, [sys.executable, "-m", *shard])

@@ -47,18 +47,7 @@ class Handle:
     def run(
         self, command: str, *, check: bool = True, timeout: float = 120, stdin: str = ""
     ) -> subprocess.CompletedProcess[str]:
-        """Run a shell command on it, over SSH as its user (who may `sudo`).
-
-        Args:
-            command: for the user's shell.
-            check: raise when it fails.
-            timeout: seconds on a machine of ordinary speed.
-            stdin: what it reads.
-
-        Raises:
-            subprocess.CalledProcessError: it failed; stdout and stderr are in the exception.
-            subprocess.TimeoutExpired: it took too long.
-        """
+        """Run a shell command on it, over SSH as its user (who may `sudo`)."""
         return subprocess.run(
             self.ssh_command(command),
             input=stdin,
@@ -86,11 +75,7 @@ class Handle:
         return supervisor is not None and supervisor.alive()
 
     def wait_ready(self, timeout: float = _BOOT) -> None:
-        """Wait until it has booted: SSH takes the user, and systemd has started everything.
-
-        Raises:
-            LabError: it has not within `timeout` seconds, or is powered off.
-        """
+        """Wait until it has booted: SSH takes the user, and systemd has started everything."""
 
         def ready() -> bool:
             if not self.running():
@@ -108,11 +93,7 @@ class Handle:
         return self.run("cat /proc/sys/kernel/random/boot_id", timeout=10).stdout.strip()
 
     def reboot(self) -> None:
-        """Reboot it from inside and wait until it has booted.
-
-        Raises:
-            LabError: it has not within a minute.
-        """
+        """Reboot it from inside and wait until it has booted."""
         boot = self.boot_id()
         self.run("sudo systemctl reboot", check=False)
 
@@ -147,11 +128,7 @@ class Handle:
                 self.start()
 
     def reset(self, variant: str = "standard") -> None:
-        """Put it back into a factory state, cables and delays too, and wait until it has booted.
-
-        Raises:
-            LabError: there is no such variant.
-        """
+        """Put it back into a factory state, cables and delays too, and wait until it has booted."""
         variants.check(variant)
         rootfs.layers(variant)
         self.disconnect()
@@ -170,13 +147,7 @@ class Handle:
     def cable(
         self, whole: bool = True, *, twin: Twin | None = None, port: Literal[0, 1] | None = None
     ) -> None:
-        """Mend or cut its fabric cable, which carries both twins; the other end notices, too.
-
-        Args:
-            whole: whether it shall carry something.
-            twin: do so to one twin only.
-            port: plug it into this physical port; it stays where it is by default.
-        """
+        """Mend or cut its fabric cable, which carries both twins; the other end notices, too."""
         with state.locked():
             lab = state.require()
             cable = self._of(lab).cable
@@ -195,12 +166,7 @@ class Handle:
             network.wire(self.name, lab.sparks)
 
     def netem(self, delay: float = 0, loss: float = 0) -> None:
-        """Make its LAN slow or lossy; without arguments: as it was.
-
-        Args:
-            delay: seconds added each way.
-            loss: part of the frames that is lost each way, 0 to 1.
-        """
+        """Delay and lose frames of its LAN each way, by seconds and a share; by default none."""
         with state.locked():
             lab = state.require()
             spark = self._of(lab)
@@ -218,11 +184,7 @@ class Handle:
             network.set_direct(self.name, direct=spark.line is None)
 
     def record(self) -> Spark:
-        """Return how it is wired and powered.
-
-        Raises:
-            LabError: no such Spark is up.
-        """
+        """Return how it is wired and powered."""
         return self._of(state.require())
 
     def _of(self, lab: State) -> Spark:

@@ -131,11 +131,7 @@ def write(state: State) -> None:
 
 
 def require() -> State:
-    """Return the state.
-
-    Raises:
-        LabError: no lab is up.
-    """
+    """Return the state."""
     state = read()
     if state is None:
         raise LabError("no lab is up; start one: python -m tests.lab up")
@@ -175,17 +171,7 @@ def module(name: str, *arguments: str) -> list[str]:
 def wait_for(
     done: Callable[[], bool], timeout: float, what: str, *, interval: float = 0.02
 ) -> None:
-    """Poll until `done()`.
-
-    Args:
-        done: what is asked.
-        timeout: seconds on a machine of ordinary speed.
-        what: completes the sentence "waited N s for …".
-        interval: seconds between two questions.
-
-    Raises:
-        LabError: it did not come to pass in time.
-    """
+    """Poll until `done()`."""
     timeout = patience(timeout)
     deadline = time.monotonic() + timeout
     while not done():

@@ -223,11 +223,7 @@ VARIANTS: dict[str, Callable[[Path], None]] = {
 
 
 def check(variant: str) -> None:
-    """Refuse an unknown variant.
-
-    Raises:
-        LabError: there is no such variant.
-    """
+    """Refuse an unknown variant."""
     if variant not in VARIANTS:
         known = ", ".join(VARIANTS)
         raise LabError(f"there is no factory variant {variant}; there are: {known}")

@@ -98,7 +98,11 @@ def serving_docker(socket: Path) -> Iterator[Docker]:
                 self._answer(404, json.dumps({"message": f"No such image: {image}"}).encode())
             elif what == "json":
                 files = docker.images[image]
-                known = {"Size": sum(map(len, files.values())), "Id": config_of(files)}
+                known = {
+                    "Size": sum(map(len, files.values())),
+                    "Id": config_of(files),
+                    "RootFS": {"Layers": json.loads(files["manifest.json"])[0]["Layers"]},
+                }
                 self._answer(200, json.dumps(known).encode())
             else:
                 self._answer(200, docker.saved(image))

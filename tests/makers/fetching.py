@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from sparkwright.artifacts.weights.facts import WeightFolders
+from sparkwright.artifacts.weights.operations import ask_folders
 from sparkwright.artifacts.weights.weights import CheckpointFolder, differences, manifest_text
-from sparkwright.common.progress import JobProgress, parse_progress
+from sparkwright.common.progress import JobProgress
 from sparkwright.plan.release.lock import CheckpointLock
 from sparkwright.plan.release.resolve import resolve_checkpoint
+from sparkwright.run.state import read_now
 from tests.clock import patience
 from tests.component.servers import until
 from tests.lab import hub
@@ -128,15 +129,13 @@ class Spark:
         return self.progress().message
 
     def progress(self) -> JobProgress:
-        progress = parse_progress((self.folder / ".sparkwright-progress.json").read_text())
-        assert progress
-        return progress
+        report = (self.folder / ".sparkwright-progress.json").read_text()
+        return JobProgress(**json.loads(report))
 
     def look(self) -> CheckpointFolder:
-        """Read the folder as an operation does, by the fact's own command."""
+        """Read the folder as an operation does."""
         with this_machine().current() as host:
-            found = host.get_fact(WeightFolders, root=str(self.root), folders=[self.name])
-            return found[self.name]
+            return read_now(host, ask_folders(str(self.root), [self.name])).folders[self.name]
 
     def partial_size(self) -> int:
         """Bytes of the weights that have come so far."""

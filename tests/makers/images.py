@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sparkwright.common.progress import JobProgress, parse_progress
+from sparkwright.common.progress import JobProgress
 from tests.clock import patience
 from tests.makers.docker import Docker, image_files, serving_docker
 from tests.makers.fetching import TRIES
@@ -53,9 +53,7 @@ class Side:
 
     def progress(self, job: str) -> JobProgress:
         """Return the report of a job."""
-        progress = parse_progress((self.root / f"jobs/{job}.json").read_text())
-        assert progress
-        return progress
+        return JobProgress(**json.loads((self.root / f"jobs/{job}.json").read_text()))
 
     def order(self, job: str, **data: object) -> None:
         """Write the orders of a job."""

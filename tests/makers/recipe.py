@@ -39,5 +39,5 @@ def put(folder: Path, data: dict[str, object], name: str = "try") -> Path:
 def problems(folder: Path, **changes: object) -> list[str]:
     path = put(folder, {**good(), **changes})
     with pytest.raises(PlanError) as caught:
-        load_recipe("try", folder)
+        load_recipe(str(folder / "try.yaml"))
     return unplaced(caught.value.problems, path)

@@ -1,10 +1,10 @@
 """Recipes, locks and releases for tests, and what may stand in their fields."""
 
-from typing import Any
-
+from sparkwright.common.placed import Place
 from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.plan.release.command import Ranks
 from sparkwright.plan.release.lock import CheckpointLock, ImageLock, Lock, LockedFile
-from sparkwright.plan.release.release import Ranks, Release, make_release
+from sparkwright.plan.release.release import Release, make_release
 from tests.makers.recipe import good
 
 COMMIT, DIGEST = "c" * 40, "sha256:" + "d" * 64
@@ -28,6 +28,7 @@ NASTY = [
     "",
     "it's",
 ]
+ALONE = Ranks(("a",))
 # A small transformer, with no more than what its shape is made of.
 MODEL_CONFIG = {
     "architectures": ["Qwen3ForCausalLM"],
@@ -68,9 +69,19 @@ def lock(commit: str = COMMIT, digest: str = DIGEST, file: str = "config.json") 
     return Lock(images={"example.org/vllm:1": image}, checkpoints=checkpoints)
 
 
-def release(recipe_: Recipe | None = None, lock_: Lock | None = None, **changes: Any) -> Release:
-    where: dict[str, Any] = {"root": "/opt/x", "ranks": Ranks(("a",)), **changes}
-    return make_release(recipe_ or recipe(), lock_ or lock(), **where)
+def release(
+    recipe_: Recipe | None = None,
+    lock_: Lock | None = None,
+    root: str = "/opt/x",
+    seat: str = "",
+    ranks: Ranks = ALONE,
+) -> Release:
+    return make_release(recipe_ or recipe(), lock_ or lock(), Place(root, seat), ranks)
+
+
+def numbered(nodes: int, rank: int = 0, master: str = "192.0.2.1") -> Ranks:
+    """Ranks whose Sparks have no names."""
+    return Ranks(("",) * nodes, ((master, ""),) if nodes > 1 else (), rank)
 
 
 def pair(rank: int, fabric: tuple[tuple[str, str], ...] = PAIR, names: str = "ab") -> Release:

@@ -24,7 +24,7 @@ def main(names: Sequence[str]) -> int:
     for name in names or recipe_names():
         file = Path(name) if name.endswith(".yaml") else RECIPES / f"{name}.yaml"
         try:
-            wanted += cases(file, load_recipe(file.stem, file.parent))
+            wanted += cases(file, load_recipe(str(file)))
         except PlanError as error:
             print(f"refused  {name}\n{error}")
             refused += 1

@@ -14,6 +14,8 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
+from huggingface_hub import constants
+
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import write_file
 from sparkwright.common.schema import parse
@@ -22,7 +24,8 @@ from sparkwright.declared.recipe.recipe import Checkpoint
 from sparkwright.plan.memory.known_checkpoints import CheckpointData, checkpoint_data, data_file
 from sparkwright.plan.memory.plan import weights_size
 from sparkwright.plan.memory.report import show
-from sparkwright.plan.release.resolve import resolve_with_config
+from sparkwright.plan.release.resolve import CONFIG, Repository, resolve_checkpoint
+from sparkwright.plan.release.web import WebClient
 
 
 def add(words: Sequence[str], endpoint: str | None, token: str | None) -> Iterator[str]:
@@ -40,9 +43,11 @@ def add(words: Sequence[str], endpoint: str | None, token: str | None) -> Iterat
 
 def fetch(checkpoint: Checkpoint, endpoint: str | None, token: str | None) -> CheckpointData:
     """Ask the hub for the data of a checkpoint."""
-    locked, config = resolve_with_config(checkpoint.repo, checkpoint.revision, endpoint, token)
+    locked = resolve_checkpoint(checkpoint.repo, checkpoint.revision, endpoint, token)
     size = weights_size(locked)
     where = f"{checkpoint.repo}@{locked.commit}"
+    hub = Repository(WebClient(), endpoint or constants.ENDPOINT, checkpoint.repo, token, where)
+    config = hub.content(locked.commit, CONFIG) if CONFIG in locked.files else None
     if not config or not size:
         found = "safetensors files" if config else "object in config.json"
         raise PlanError(f"{where}: found no {found}; expected a checkpoint that vLLM loads")

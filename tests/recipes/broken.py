@@ -32,79 +32,8 @@ class Mistake:
     env: dict[str, str] = field(default_factory=dict)
 
 
-BROKEN = {
-    "unknown-option": Mistake(
-        "args.max-modell-len", "32768", "did you mean 'max-model-len'", {"max-modell-len": 32768}
-    ),
-    # The last release with it is 0.27.
-    "dropped-option": Mistake(
-        "args.calculate-kv-scales", "true", "0.28.0 does not know", {"calculate-kv-scales": True}
-    ),
-    "wrong-type": Mistake("args.seed", '"many"', "invalid", {"seed": "many"}),
-    "unknown-variable": Mistake(
-        "env.VLLM_ENGINE_READY_TIMEOUT",
-        '"60"',
-        "did you mean 'VLLM_ENGINE_READY_TIMEOUT_S'",
-        env={"VLLM_ENGINE_READY_TIMEOUT": "60"},
-    ),
-    # Removed at 0.24, with three others that set the kernels of a quantized model.
-    "dropped-variable": Mistake(
-        "env.VLLM_USE_FLASHINFER_MOE_FP4",
-        '"1"',
-        "0.28.0 does not know",
-        env={"VLLM_USE_FLASHINFER_MOE_FP4": "1"},
-    ),
-    "unreadable-variable": Mistake(
-        "env.VLLM_KEEP_ALIVE_ON_ENGINE_DEATH",
-        '"no"',
-        "invalid literal",
-        env={"VLLM_KEEP_ALIVE_ON_ENGINE_DEATH": "no"},
-    ),
-    "tool-parser": Mistake(
-        "args.tool-call-parser", '"qwen3_codr"', "'qwen3_coder'", {"tool-call-parser": "qwen3_codr"}
-    ),
-    "reasoning-parser": Mistake(
-        "args.reasoning-parser", '"qwen33"', "'qwen3'", {"reasoning-parser": "qwen33"}
-    ),
-    "load-format": Mistake(
-        "args.load-format", '"safetensor"', "'safetensors'", {"load-format": "safetensor"}
-    ),
-    "speculative-method": Mistake(
-        "args.speculative-config.method",
-        '"mpt"',
-        "'mtp'",
-        {"speculative-config": {"method": "mpt", "num_speculative_tokens": 2}},
-    ),
-    "speculative-tokens": Mistake(
-        "args.speculative-config",
-        '{"method": "mtp"}',
-        "num_speculative_tokens",
-        {"speculative-config": {"method": "mtp"}},
-    ),
-    "attention-backend": Mistake(
-        "args.attention-backend", '"flashinfr"', "FLASHINFER", {"attention-backend": "flashinfr"}
-    ),
-    # Its variable lets any context pass; the copy that is judged next must not see it.
-    "quantization": Mistake(
-        "args.quantization",
-        '"modelopt"',
-        "compressed-tensors",
-        {"quantization": "modelopt"},
-        {"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"},
-    ),
-    "context": Mistake(
-        "args.max-model-len",
-        "1010000",
-        "max_position_embeddings=262144",
-        {"max-model-len": 1010000},
-    ),
-    "range": Mistake(
-        "args.stream-interval",
-        "0",
-        "greater than or equal to 1",
-        {"stream-interval": 0},
-    ),
-}
+_FILE = Path(__file__).with_name("broken.yaml")
+BROKEN = {name: Mistake(**values) for name, values in yaml.safe_load(_FILE.read_text()).items()}
 
 
 def write(name: str, folder: Path) -> Path:

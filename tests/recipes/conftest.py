@@ -34,7 +34,9 @@ def verdict(machine: None, tmp_path_factory: pytest.TempPathFactory) -> Verdict:
     """
     folder = tmp_path_factory.mktemp("broken")
     wanted = [
-        case for name in BROKEN for case in cases(write(name, folder), load_recipe(name, folder))
+        case
+        for name in BROKEN
+        for case in cases(write(name, folder), load_recipe(str(folder / f"{name}.yaml")))
     ]
     recipes = {name: load_recipe(name) for name in recipe_names()}
     for name, recipe in recipes.items():

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from sparkwright.declared.recipe.recipe import Recipe
-from sparkwright.plan.release.command import Place, environment, serve_arguments
+from sparkwright.plan.release.command import environment, serve_arguments
 from tests.lab import engine_image
+from tests.makers.release import numbered
 from tests.recipes import models, releases
 from tests.recipes.environment import INSIDE, run_script
 from tests.recipes.sentences import Problem, sentence
@@ -114,11 +115,10 @@ def _judged(recipe: Recipe) -> Recipe:
 
 def _line(case: Case, rank: int) -> dict[str, Any]:
     recipe = _judged(case.recipe.for_sparks(case.sparks))
-    place = Place(rank, case.sparks, _FABRIC)
     fabric = {"VLLM_HOST_IP": _FABRIC} if case.sparks > 1 else {}
     checkpoints = recipe.whole_models.values()
     return {
-        "words": serve_arguments(recipe, place),
+        "words": serve_arguments(recipe, numbered(case.sparks, rank, _FABRIC)),
         "variables": environment(recipe, case.sparks) | fabric,
         "models": None
         if case.unknown_models

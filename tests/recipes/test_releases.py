@@ -9,7 +9,7 @@ import pytest
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
 from sparkwright.declared.recipe.media import from_domains
 from sparkwright.declared.recipe.vllm_names import number, releases, table
-from sparkwright.plan.release.command import Place, environment, serve_arguments
+from sparkwright.plan.release.command import Ranks, environment, serve_arguments
 from tests.recipes.environment import INSIDE, run_script
 
 RELEASES = {load_recipe(name).judge: load_recipe(name) for name in recipe_names()}
@@ -19,7 +19,7 @@ RELEASES = {load_recipe(name).judge: load_recipe(name) for name in recipe_names(
 def said(release: str, domains: tuple[str, ...] = ()) -> dict[str, Any]:
     """Ask a release with the domains and variables of the line that a unit would run."""
     recipe = from_domains(RELEASES[release], domains)
-    words = serve_arguments(recipe, Place())
+    words = serve_arguments(recipe, Ranks())
     start = words.index("--allowed-media-domains") + 1
     end = next(at for at in range(start, len(words)) if words[at].startswith("--"))
     name = "VLLM_MEDIA_URL_ALLOW_REDIRECTS"

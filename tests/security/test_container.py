@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from host.engine.fabric_env import fabric_environment
-from sparkwright.common.placed import FIRST_USER
+from sparkwright.common.placed import FIRST_USER, Place
 from sparkwright.declared.recipe.loader import load_recipe
-from sparkwright.plan.release.command import Place, docker_run
+from sparkwright.plan.release.command import docker_run
 from sparkwright.plan.release.container import CONFINEMENT
 from tests.clock import patience
-from tests.makers.release import recipe, release
+from tests.makers.release import numbered, recipe, release
 from tests.programs import script
 
 RECIPES = sorted(path.stem for path in Path("files/recipes").glob("*.yaml"))
@@ -25,11 +25,11 @@ def docker_options(name: str, nodes: int) -> list[str]:
     loaded = load_recipe(name).for_sparks(nodes)
     words = docker_run(
         loaded,
-        Place(nodes=nodes, master="192.0.2.1"),
+        numbered(nodes),
+        Place("/opt/x"),
         image="IMAGE",
         cache="0123",
         release="r",
-        root="/opt/x",
         folders={each: f"{each}@1" for each in loaded.checkpoints},
         user="7:8",
     )

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkwright.common.placed import Place
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.insight.doctor.facts import Listeners
 from sparkwright.insight.doctor.listeners import (
@@ -21,10 +22,11 @@ from sparkwright.insight.doctor.listeners import (
     unguarded,
 )
 from sparkwright.insight.doctor.report import probed
-from sparkwright.plan.release.command import Place, docker_run, environment
+from sparkwright.plan.release.command import docker_run, environment
 from sparkwright.plan.release.guard import ALONE, PAIR, guard_files
 from sparkwright.run.spark import Declared
 from tests.clock import patience
+from tests.makers.release import numbered
 from tests.unit.driven import fake_host
 
 ENGINE = "f2a2905980e2"
@@ -220,9 +222,8 @@ def test_one_sparks_processes_meet_on_loopback() -> None:
 @pytest.mark.parametrize(("nodes", "parent"), [(1, ALONE), (2, PAIR)])
 def test_each_engine_starts_within_its_guard(nodes: int, parent: str) -> None:
     recipe = load_recipe("lab-tiny").for_sparks(nodes)
-    place = Place(nodes=nodes, master="192.0.2.1")
-    where = {"release": "r", "root": "/r", "folders": {"model": "m"}, "user": "7:8"}
-    words = docker_run(recipe, place, image="i", cache="c", **where)
+    where = {"release": "r", "folders": {"model": "m"}, "user": "7:8"}
+    words = docker_run(recipe, numbered(nodes), Place("/r"), image="i", cache="c", **where)
     assert words[words.index("--cgroup-parent") + 1] == parent
 
 

@@ -8,12 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.artifacts.jobs.facts import ImageContent, ImageState, JobStates
-from sparkwright.artifacts.weights.facts import WeightFolders
 from sparkwright.engine.facts import EngineSize, Switching
 from sparkwright.machine.firewall.deploy import delete_rule
 from sparkwright.machine.firewall.firewall import UfwRule
-from sparkwright.machine.host.facts import Service, Sysctls
 from sparkwright.upkeep.rollout.deploy import speed_command
 
 
@@ -33,14 +30,8 @@ def test_what_a_host_said_is_quoted_in_commands(tmp_path: Path, hostile: str) ->
     hostile = hostile.replace("TOUCH", f"touch {tmp_path}/owned")
     for command in (
         Switching().command(str(tmp_path), hostile, "@1", hostile),
-        JobStates().command(str(tmp_path), [hostile]),
-        WeightFolders().command(str(tmp_path), [hostile]),
-        ImageState().command([hostile]),
-        ImageContent().command(hostile),
         EngineSize().command(hostile),
         speed_command(str(tmp_path), hostile, hostile),
-        Sysctls().command([hostile]),
-        Service().command(hostile, [hostile]),
         str(delete_rule(UfwRule(hostile, "door"))),
     ):
         _sh(tmp_path, command)

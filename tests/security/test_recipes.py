@@ -19,7 +19,7 @@ from sparkwright.declared.recipe.media import from_domains
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.declared.recipe.trust import needs
 from sparkwright.declared.recipe.values import OWN_ARGUMENTS, OWN_ENVIRONMENT
-from sparkwright.plan.release.command import Place, environment, serve_arguments
+from sparkwright.plan.release.command import Ranks, environment, serve_arguments
 from tests.published import published
 
 RELEASES = [".".join(map(str, release)) for release in vllm_names.releases()]
@@ -113,7 +113,7 @@ def test_whatever_passes_the_engine_listens_where_we_say(
         recipe = load(tmp_path, vllm=release, args={option: "0.0.0.0"})
     except PlanError:
         return
-    line = serve_arguments(recipe, Place())
+    line = serve_arguments(recipe, Ranks())
     try:
         read = parsed(release, line)
     except argparse.ArgumentError:
@@ -287,10 +287,10 @@ def test_what_differs_with_two_sparks_is_judged_too(tmp_path: Path) -> None:
 
 def test_an_engine_fetches_no_url_unless_the_group_data_name_its_host(tmp_path: Path) -> None:
     recipe = load(tmp_path)
-    read = parsed("0.28.0", serve_arguments(recipe, Place()))
+    read = parsed("0.28.0", serve_arguments(recipe, Ranks()))
     assert read.allowed_media_domains == ["media.invalid"]
     opened = from_domains(recipe, ("images.example.org", "192.168.1.5"))
-    read = parsed("0.28.0", serve_arguments(opened, Place()))
+    read = parsed("0.28.0", serve_arguments(opened, Ranks()))
     assert read.allowed_media_domains == ["images.example.org", "192.168.1.5"]
     assert environment(opened)["VLLM_MEDIA_URL_ALLOW_REDIRECTS"] == "0"
     told = refusal(tmp_path, args={"allowed-media-domains": ["evil.example.org"]})

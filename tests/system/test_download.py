@@ -29,7 +29,11 @@ def size(spark: Handle) -> int:
 def prepared(spark: Handle) -> Handle:
     """A Spark that is ready to download."""
     spark.reset()
-    for step in ("host.deploy.folders", "jobs.deploy.apply", "weights.deploy.authenticate"):
+    for step in (
+        "machine.host.deploy.folders",
+        "artifacts.jobs.deploy.apply",
+        "artifacts.weights.deploy.authenticate",
+    ):
         pyinfra(f"sparkwright.{step}").succeeded()
     return spark
 

@@ -103,25 +103,22 @@ def test_who_changes_nothing_asks_little(
     assert len(commands) <= 6, commands
 
 
-# The second operation finds what it wants in the survey, and not after the first.
+# The second operation finds what it wants in what was read first, and not after the first change.
 LATER = """
 from hashlib import sha256
-from pyinfra import host
 from pyinfra.api import StringCommand, operation
-from sparkwright.machine.host.facts import FileStates
+from sparkwright.machine.host.facts import path_states
 from sparkwright.run.session import start_session
-from sparkwright.run.survey import surveyed
 
 @operation()
 def has(text):
-    found = host.get_fact(FileStates, paths=["/run/later"], links=[])["/run/later"].detail
+    found = path_states(["/run/later"])["/run/later"].detail
     if found != sha256(text.encode()).hexdigest():
         yield StringCommand(f"printf {text} > /run/later")
 
 start_session()
-with surveyed():
-    has(name="Earlier", text="one")
-    has(name="Later", text="two")
+has(name="Earlier", text="one")
+has(name="Later", text="two")
 """
 
 

@@ -1,20 +1,30 @@
 """The deploy of the engine's image."""
 
+from collections.abc import Iterator
+from typing import Any
+
 from pyinfra.api import deploy
 
 from sparkwright.artifacts.image.operations import (
+    ask_image,
     built_image,
     bundled_image,
     copied_image,
     image,
     offered_image,
 )
+from sparkwright.common.part import Ask
 from sparkwright.declared.recipe.build import build_files
 from sparkwright.declared.recipe.values import ImageBuild
 from sparkwright.plan.release.lock import image_key
 from sparkwright.plan.release.registry_login import mirrored
 from sparkwright.plan.release.release import repository
 from sparkwright.run.target import Target, seats
+
+
+def reads(own: Target) -> Iterator[Ask[Any]]:
+    """Yield what these steps, and those of the other Spark of a pair, ask of a Spark."""
+    yield from (ask_image(seat.release.images) for seat in own.seats if seat.release)
 
 
 @deploy("Image")

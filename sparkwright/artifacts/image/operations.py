@@ -7,15 +7,18 @@ from pyinfra import host
 from pyinfra.api import Host, QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
-from sparkwright.artifacts.jobs.facts import ImageContent, ImageId, ImageSize, ImageState, JobState
+from sparkwright.artifacts.image.state import Image, ImageState
 from sparkwright.artifacts.jobs.operations import follow, put_manifest, reason, start
+from sparkwright.artifacts.jobs.state import JobState
 from sparkwright.common.errors import PlanError
 from sparkwright.common.operations import differs, failing, is_looking
+from sparkwright.common.part import Ask
 from sparkwright.common.ports import IMAGE_PORT
 from sparkwright.machine.host.operations.bundle import send
 from sparkwright.plan.release.bundle import IMAGES, Bundle, blob
 from sparkwright.plan.release.registry_login import RegistryLogin, login_of, registry_of
 from sparkwright.plan.release.release import repository
+from sparkwright.run.state import read
 
 COPY = "image-copy"
 
@@ -78,7 +81,7 @@ def offered_image(root: str, references: Sequence[str], peer: Host) -> Generator
 
     What offers it ends by itself: files/host/network/fabric/fabric-image@.service.
     """
-    if _state(peer, references, host) == "present":
+    if _has(peer, references, host):
         host.noop("the other Spark has the image")
         return
     differs(f"image {references[0]}", "on the other Spark too", "here alone")
@@ -144,19 +147,17 @@ def _have(
     Args:
         registry: The one whose login the job gets, if there is one.
     """
-    found = _state(host, references, head)
-    if found == "present":
+    if _has(host, references, head):
         host.noop(f"Docker has {references[0]}")
         return False
-    if found != "absent":
-        yield failing(f"Docker does not answer: {found}. Start it: sudo systemctl start docker")
+    if fault := read(host, ask_image(references)).fault:
+        yield failing(f"{fault}. Start it: sudo systemctl start docker")
         return False
     if head:
-        size = head.get_fact(ImageSize, image=references[0]) or 0
+        there = _found(head, references)
         # A built image is in no lock, and the cable is not trusted: the id comes by SSH.
-        is_built = "@" not in references[0]
-        ids = [head.get_fact(ImageId, image=references[0])] if is_built else references
-        orders = {**orders, "size": int(size), "ids": list(ids)}
+        ids = [there.id] if there and _is_built(references) else references
+        orders = {**orders, "size": there.size if there else 0, "ids": list(ids)}
     differs(f"image {references[0]}", "known to Docker", "absent")
     try:
         login = login_of(registry) if registry and not is_looking() else None
@@ -168,7 +169,7 @@ def _have(
     yield _start_with(job, login) if login else start(job)
     last: dict[str, JobState] = {}
     yield follow(root, [job], last)
-    if _state(host, references, head) != "present":
+    if not _has(host, references, head):
         yield failing(reason(job, last[job]))
         return False
     return True
@@ -187,14 +188,27 @@ def _start_with(job: str, login: RegistryLogin) -> StringCommand:
     )
 
 
-def _state(spark: Host, references: Sequence[str], head: Host | None) -> str:
-    """Return the `ImageState` of a Spark.
+def ask_image(references: Sequence[str]) -> Ask[ImageState]:
+    """Return the ask for an image by its names."""
+    return ImageState.ask(references=list(references))
 
-    Two builds of the same inputs differ in their bits: a worker's built image counts as present
-    only if its head has the same one.
+
+def _found(spark: Host, references: Sequence[str]) -> Image | None:
+    return read(spark, ask_image(references)).image
+
+
+def _has(spark: Host, references: Sequence[str], head: Host | None) -> bool:
+    """Tell whether a Spark has an image.
+
+    Two builds of the same inputs differ in their bits: a worker's built image counts only if its
+    head has the same one.
     """
-    found: str = spark.get_fact(ImageState, references=references)
-    if found != "present" or head is None or "@" in references[0]:
-        return found
-    contents = [each.get_fact(ImageContent, image=references[0]) for each in (spark, head)]
-    return "present" if contents[0] == contents[1] else "absent"
+    found = _found(spark, references)
+    if found is None or head is None or not _is_built(references):
+        return found is not None
+    there = _found(head, references)
+    return there is not None and there.content == found.content
+
+
+def _is_built(references: Sequence[str]) -> bool:
+    return "@" not in references[0]

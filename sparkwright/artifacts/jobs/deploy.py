@@ -1,17 +1,27 @@
 """The tools that fetch weights and images on a Spark: programs, their units, huggingface_hub."""
 
+from collections.abc import Iterator
+from typing import Any
+
 from pyinfra.api import deploy
 
 from sparkwright.artifacts.jobs.operations import virtual_environment
+from sparkwright.artifacts.jobs.state import Environment
 from sparkwright.common.files import ManagedFile
+from sparkwright.common.part import Ask
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.render import unit_file
 from sparkwright.machine.host.operations.files import managed_files
 from sparkwright.plan.release.programs import program_files
-from sparkwright.run.target import target
+from sparkwright.run.target import Target, target
 
 _REQUIREMENTS = HOST_FILES / "artifacts" / "weights" / "requirements.txt"
 _UNITS = sorted(HOST_FILES.glob("artifacts/*/*.service"))
+
+
+def reads(own: Target) -> Iterator[Ask[Any]]:
+    """Yield what these steps ask of a Spark."""
+    yield Environment.ask(path=f"{own.root}/hf")
 
 
 @deploy("Hugging Face tools")

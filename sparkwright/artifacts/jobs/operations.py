@@ -11,12 +11,13 @@ from pyinfra.api.command import PyinfraCommand
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.operations import files
 
-from sparkwright.artifacts.jobs.facts import EnvironmentStamp, JobState, JobStates
+from sparkwright.artifacts.jobs.state import Environment, Jobs, JobState
 from sparkwright.common.operations import differs
 from sparkwright.common.progress import Meter, seconds_between_lines
 from sparkwright.machine.host.operations.bundle import send
 from sparkwright.machine.host.operations.packages import install
 from sparkwright.plan.release.bundle import WHEELS, wheels_of
+from sparkwright.run.state import read, read_now
 from sparkwright.run.target import bad_input, target
 
 # Seconds between two looks at a job.
@@ -36,7 +37,8 @@ def virtual_environment(path: str, requirements: str, text: str) -> Generator[Py
     Args:
         text: content of the file; the environment keeps a copy, written last.
     """
-    if host.get_fact(EnvironmentStamp, path=path) == sha256(text.encode()).hexdigest():
+    found = read(host, Environment.ask(path=path)).requirements
+    if found == sha256(text.encode()).hexdigest():
         host.noop(f"{path} has the packages of {requirements}")
         return
     differs(path, f"an environment with the packages of {requirements}", "none, or another")
@@ -104,11 +106,11 @@ def _follow(
     shown = -float(every)
     while True:
         try:
-            states = host.get_fact(JobStates, root=root, jobs=jobs)
+            states = read_now(host, Jobs.ask(root=root, jobs=jobs)).jobs
         except PyinfraError:
             host.log(LOST, logger.error)
             return False
-        last.update(states)
+        last |= {job: states.get(job, JobState()) for job in jobs}
         now = time.monotonic()
         running = [job for job in jobs if last[job].active not in ("inactive", "failed")]
         lines = [

@@ -1,9 +1,13 @@
 """The deploys of weights: the Hub's token, and the checkpoints that a Spark should serve."""
 
+from collections.abc import Iterator
+from typing import Any
+
 from pyinfra.api import HiddenValue, deploy
 
-from sparkwright.artifacts.weights.operations import weights
+from sparkwright.artifacts.weights.operations import ask_folders, weights
 from sparkwright.common.files import ManagedFile
+from sparkwright.common.part import Ask
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.ports import IMAGE_PORT, SHARE_PORT
 from sparkwright.common.render import unit_file
@@ -17,6 +21,14 @@ from sparkwright.plan.release.token import NONE
 from sparkwright.run.target import Target, seats, target
 
 _FILES = HOST_FILES / "network" / "fabric"
+
+
+def reads(own: Target) -> Iterator[Ask[Any]]:
+    """Yield what these steps ask of a Spark."""
+    for seat in own.seats:
+        if served := seat.release:
+            names = [served.folders[name] for name in served.recipe.checkpoints]
+            yield ask_folders(served.root, names)
 
 
 @deploy("Weights")

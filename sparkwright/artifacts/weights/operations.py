@@ -1,27 +1,28 @@
 """Make checkpoint folders what the lock says."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, QuoteString, State, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
-from sparkwright.artifacts.jobs.facts import JobState
 from sparkwright.artifacts.jobs.operations import follow, put_manifest, reason, start
-from sparkwright.artifacts.weights.facts import WeightFolders
+from sparkwright.artifacts.jobs.state import JobState
 from sparkwright.artifacts.weights.weights import (
     RECORD,
-    CheckpointFolder,
+    WeightFolders,
     differences,
     has_manifest,
     manifest_text,
     weights_difference,
 )
 from sparkwright.common.operations import differs, failing
+from sparkwright.common.part import Ask
 from sparkwright.common.terminal import plain
 from sparkwright.machine.host.operations.bundle import sent
 from sparkwright.plan.release.bundle import Bundle, checkpoint_folder
 from sparkwright.plan.release.lock import CheckpointLock, places
+from sparkwright.run.state import read, read_now
 
 # Deletes a checkpoint's folder in a bundle, unless its owner has it on a disk or link of their own.
 _TIDY = (
@@ -58,8 +59,7 @@ def weights(
     if not checkpoints:
         host.noop("they are copied from here")
         return
-    found = host.get_fact(WeightFolders, root=root, folders=list(checkpoints))
-    folders = {name: found.get(name, CheckpointFolder()) for name in checkpoints}
+    folders = read(host, ask_folders(root, checkpoints)).folders
     orders = {
         name: manifest_text(
             locked,
@@ -93,6 +93,11 @@ def weights(
         yield start(_job(name))
     if wrong:
         yield from _finish(root, wrong, bundle)
+
+
+def ask_folders(root: str, names: Iterable[str]) -> Ask[WeightFolders]:
+    """Return the ask for the folders of checkpoints."""
+    return WeightFolders.ask(root=root, folders=list(dict.fromkeys(names)))
 
 
 def _prepare(root: str, name: str, verify: bool) -> Generator[PyinfraCommand]:
@@ -131,8 +136,7 @@ def _bring(
     """
 
     def run(state: State, host: Host) -> bool:
-        found = host.get_fact(WeightFolders, root=root, folders=[name])
-        files = found.get(name, CheckpointFolder()).files
+        files = read_now(host, ask_folders(root, [name])).folders[name].files
         paths = [
             f"{checkpoint_folder(locked)}/{path}"
             for path, file in locked.files.items()
@@ -176,7 +180,7 @@ def _finish(
 
 
 def _lacking(root: str, checkpoints: Checkpoints) -> list[str]:
-    folders = host.get_fact(WeightFolders, root=root, folders=list(checkpoints))
+    folders = read_now(host, ask_folders(root, checkpoints)).folders
     return [name for name, locked in checkpoints.items() if differences(locked, folders[name])]
 
 

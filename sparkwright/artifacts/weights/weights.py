@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from typing import ClassVar
 
 from sparkwright.common.difference import Difference
-from sparkwright.common.host_output import read_json
+from sparkwright.common.part import Bounded, Part
 from sparkwright.plan.release.bundle import checkpoint_folder
 from sparkwright.plan.release.lock import CheckpointLock, LockedFile
 
@@ -14,36 +14,39 @@ from sparkwright.plan.release.lock import CheckpointLock, LockedFile
 RECORD = ".sparkwright.json"
 
 
-@dataclass(frozen=True)
-class Stamp:
-    """Size (bytes), time of last change (ns) and inode, which show that a file is unchanged."""
+class CheckpointFile(Bounded):
+    """A file on a Spark.
+
+    Attributes:
+        size: Bytes.
+        hash: What fetch-weights computed of it; None if it did not.
+        changed: It is another since then.
+    """
 
     size: int
-    mtime_ns: int
-    inode: int
+    hash: str | None = None
+    changed: bool = False
 
 
-@dataclass(frozen=True)
-class HashedFile:
-    """A file whose content was hashed: its stamp at that time, and its hash."""
-
-    stamp: Stamp
-    hash: str
-
-
-@dataclass(frozen=True)
-class CheckpointFolder:
+class CheckpointFolder(Bounded):
     """A checkpoint's folder on a Spark.
 
     Attributes:
         manifest: sha256 of its manifest; None without one.
-        files: regular files by path in the folder, without Sparkwright's own.
-        record: the files that fetch-weights verified, by path.
+        files: Regular files by path in the folder, without Sparkwright's own.
     """
 
-    manifest: str | None = None
-    files: Mapping[str, Stamp] = field(default_factory=dict)
-    record: Mapping[str, HashedFile] = field(default_factory=dict)
+    manifest: str | None
+    files: dict[str, CheckpointFile]
+
+
+class WeightFolders(Part):
+    """Folders of checkpoints by their names below the root, read without reading weights."""
+
+    part: ClassVar = "weights"
+    patience: ClassVar[float] = 60
+
+    folders: dict[str, CheckpointFolder]
 
 
 def manifest_text(
@@ -79,45 +82,6 @@ def has_manifest(folder: CheckpointFolder, text: str) -> bool:
     return folder.manifest == sha256(text.encode()).hexdigest()
 
 
-def parse_record(text: str) -> dict[str, HashedFile]:
-    """Return the files that fetch-weights recorded as verified; none if the record is damaged."""
-    try:
-        return {
-            path: HashedFile(
-                Stamp(entry["size"], entry["mtime_ns"], entry["inode"]), str(entry["hash"])
-            )
-            for path, entry in read_json(text)["files"].items()
-        }
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return {}
-
-
-def parse_folders(lines: Iterable[str]) -> dict[str, CheckpointFolder]:
-    """Return the folders that the fact's lines describe: a kind and its values, with tabs between.
-
-    Raises:
-        ValueError: a line is malformed.
-    """
-    folders: dict[str, CheckpointFolder] = {}
-    files: dict[str, Stamp] = {}
-    name = ""
-    for line in lines:
-        kind, _, rest = line.partition("\t")
-        if kind == "folder":
-            name, files = rest, {}
-            folders[name] = CheckpointFolder(files=files)
-        elif kind == "manifest":
-            folders[name] = replace(folders[name], manifest=rest.split()[0])
-        elif kind == "record":
-            folders[name] = replace(folders[name], record=parse_record(rest))
-        elif kind == "file":
-            size, changed, inode, path = rest.split("\t", 3)
-            files[path] = Stamp(int(size), _nanoseconds(changed), int(inode))
-        else:
-            raise ValueError(line)
-    return folders
-
-
 def differences(locked: CheckpointLock, folder: CheckpointFolder) -> dict[str, str]:
     """Return the differences of a folder from its checkpoint: path -> fault.
 
@@ -128,7 +92,7 @@ def differences(locked: CheckpointLock, folder: CheckpointFolder) -> dict[str, s
     wrong = {
         path: trouble
         for path, file in locked.files.items()
-        if (trouble := _trouble(file, folder.files.get(path), folder.record.get(path)))
+        if (trouble := _trouble(file, folder.files.get(path)))
     }
     wrong |= {
         path: "is not part of the checkpoint"
@@ -138,16 +102,16 @@ def differences(locked: CheckpointLock, folder: CheckpointFolder) -> dict[str, s
     return wrong
 
 
-def _trouble(file: LockedFile, found: Stamp | None, verdict: HashedFile | None) -> str | None:
+def _trouble(file: LockedFile, found: CheckpointFile | None) -> str | None:
     if found is None:
         return "is missing"
     if found.size != file.size:
         return f"has {found.size} bytes instead of {file.size}"
-    if verdict is None:
+    if found.hash is None:
         return "has not been verified"
-    if verdict.stamp != found:
+    if found.changed:
         return "was changed since it was verified"
-    if verdict.hash != (file.sha256 or file.git):
+    if found.hash != (file.sha256 or file.git):
         return "is of another commit"
     return None
 
@@ -157,9 +121,3 @@ def weights_difference(folder: str, wrong: Mapping[str, str]) -> Difference:
     path, trouble = next(iter(wrong.items()))
     more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
     return Difference(folder, "every file as the lock has it", f"{path} {trouble}{more}")
-
-
-def _nanoseconds(seconds: str) -> int:
-    """Return find's %T@ in nanoseconds; a float would lose the last digits."""
-    whole, _, fraction = seconds.partition(".")
-    return int(whole) * 10**9 + int(fraction[:9].ljust(9, "0"))

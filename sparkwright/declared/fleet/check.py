@@ -7,10 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from sparkwright.common.hardware import HARDWARE
-from sparkwright.common.ports import (
-    EXPORTER_PORT,
-    PAIR_PORTS,
-)
+from sparkwright.common.ports import EXPORTER_PORT, PAIR_PORTS
 from sparkwright.common.schema import shown, unknown
 from sparkwright.declared.fleet.fleet import Fleet, Gateway, Reached, Replica, Spark
 from sparkwright.declared.recipe.loader import is_path
@@ -32,8 +29,7 @@ def problems(fleet: Fleet, recipes: Collection[str]) -> list[str]:
 
 def unsupported(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[str]:
     """Return the problems, for a PlanError, of replicas that their recipes do not support."""
-    found = []
-    found += [problem for spark in fleet.sparks for problem in _one_name(fleet, spark, recipes)]
+    found = [problem for spark in fleet.sparks for problem in _one_name(fleet, spark, recipes)]
     for name, replica in fleet.replicas.items():
         recipe = recipes[replica.recipe]
         where = f"{fleet.source}: replicas.{name}"
@@ -106,15 +102,17 @@ def _spark_problems(fleet: Fleet) -> Iterator[str]:
 
 
 def _replica_problems(fleet: Fleet, recipes: Collection[str]) -> Iterator[str]:
+    able = [name for name, hardware in HARDWARE.items() if hardware.fabric_ports]
+    cardless = HARDWARE.keys() - {*able}
     for name, replica in fleet.replicas.items():
         where = f"{fleet.source}: replicas.{name}"
         if name in _RESERVED or name in fleet.sparks:
             yield f"{where}: found a name that a Spark or group has; expected another name"
-        if is_path(replica.recipe):
-            if problem := _no_file(Path(replica.recipe), recipes):
-                yield f"{where}.recipe: {problem}"
-        else:
+        if not is_path(replica.recipe):
             yield from unknown(f"{where}.recipe", [replica.recipe], recipes)
+        elif not (path := Path(replica.recipe)).is_file():
+            meant = f"the name alone: {path.stem}" if path.stem in recipes else "a recipe"
+            yield f"{where}.recipe: found {path}, which is no file; expected {meant}"
         head = fleet.sparks.get(replica.sparks[0])
         if others := _taken(replica.port, head):
             yield f"{where}.port: found {replica.port}; expected another than {others}"
@@ -122,8 +120,12 @@ def _replica_problems(fleet: Fleet, recipes: Collection[str]) -> Iterator[str]:
             yield from unknown(f"{where}.sparks", [spark], fleet.sparks)
             if times > 1:
                 yield f"{where}.sparks: found {spark} {times} times; expected each Spark once"
-        if len(replica.sparks) > 1:
-            yield from _fabric_problems(fleet, where, replica)
+            known = fleet.sparks.get(spark)
+            if len(replica.sparks) > 1 and known and known.hardware in cardless:
+                yield (
+                    f"{where}.sparks: found {spark}, of hardware class {known.hardware}, in a "
+                    f"replica of two; expected {' or '.join(able)}, which a cable can join"
+                )
     for spark in fleet.sparks:
         yield from _shared_problems(fleet, spark)
 
@@ -154,27 +156,6 @@ def _shared_problems(fleet: Fleet, spark: str) -> Iterator[str]:
             yield (
                 f"{where}.port: found {own.port}, the port of replica {first} on {spark}; expected "
                 f"another, such as port: {own.port + 1}"
-            )
-
-
-def _no_file(path: Path, recipes: Collection[str]) -> str | None:
-    if path.is_file():
-        return None
-    if path.is_dir():
-        return f"found {path}, a folder; expected the name of a recipe, or the path of its file"
-    if path.stem in recipes:
-        return f"found {path}, which is no file; expected the name alone: {path.stem}"
-    return f"found {path}, which is no file; expected a recipe"
-
-
-def _fabric_problems(fleet: Fleet, where: str, replica: Replica) -> Iterator[str]:
-    able = [name for name, hardware in HARDWARE.items() if hardware.fabric_ports]
-    for name in replica.sparks:
-        spark = fleet.sparks.get(name)
-        if spark and spark.hardware in HARDWARE and spark.hardware not in able:
-            yield (
-                f"{where}.sparks: found {name}, of hardware class {spark.hardware}, in a replica "
-                f"of two; expected {' or '.join(able)}, which a cable can join"
             )
 
 
@@ -245,20 +226,17 @@ def _taken(port: int, spark: Spark | None) -> str | None:
     return None
 
 
-def _clashes(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[str]:
-    """Return the replicas that serve different models under one name, as problems for PlanError."""
+def _clashes(fleet: Fleet, recipes: Mapping[str, Recipe]) -> Iterator[str]:
+    """Yield the replicas that serve different models under one name, where a gateway asks them."""
     if fleet.gateway is None:
-        return []
-    problems = []
+        return
     first: dict[str, tuple[str, str]] = {}
     for replica, served in fleet.replicas.items():
-        recipe = recipes[served.recipe]
-        for name, checkpoint in recipe.models.items():
+        for name, checkpoint in recipes[served.recipe].models.items():
             other, expected = first.setdefault(name, (replica, checkpoint))
             if checkpoint != expected:
-                problems.append(
+                yield (
                     f"{fleet.source}: replicas.{replica}.recipe: found {served.recipe}, which "
                     f"serves {checkpoint} as {name}; expected {expected}, which is {name} in "
                     f"replica {other}, or another served name, as the gateway asks either"
                 )
-    return problems

@@ -95,21 +95,22 @@ def netplan_text(plan: FabricPlan, port: tuple[str, str]) -> str:
     It names no renderer: the system's own choice holds. `optional` lets a Spark boot without the
     cable.
     """
-    lines = [
-        "# Made by Sparkwright; a change here is undone.",
-        "network:",
-        "  version: 2",
-        "  ethernets:",
-    ]
-    for netdev, interface in zip(port, plan.interfaces, strict=True):
-        lines += [
-            f"    {netdev}:",
-            "      optional: true",
-            "      dhcp4: false",
-            "      dhcp6: false",
-            "      accept-ra: false",
-            "      link-local: []",
-            f"      mtu: {plan.mtu}",
-            f"      addresses: [{interface}]",
-        ]
-    return "\n".join([*lines, ""])
+    twins = (
+        f"""\
+    {netdev}:
+      optional: true
+      dhcp4: false
+      dhcp6: false
+      accept-ra: false
+      link-local: []
+      mtu: {plan.mtu}
+      addresses: [{interface}]
+"""
+        for netdev, interface in zip(port, plan.interfaces, strict=True)
+    )
+    return f"""\
+# Made by Sparkwright; a change here is undone.
+network:
+  version: 2
+  ethernets:
+{"".join(twins)}"""

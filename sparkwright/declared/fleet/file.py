@@ -39,11 +39,7 @@ class _File(Model):
 
 
 def load_fleet(path: Path, recipes: Collection[str]) -> Fleet:
-    """Read an inventory file, and check all but the content of recipes.
-
-    Raises:
-        PlanError: All problems of the file.
-    """
+    """Read an inventory file, and check all but the content of recipes."""
     if not path.exists():
         example = Path("inventory/examples/one.yaml")
         raise PlanError(

@@ -166,11 +166,7 @@ def bracketed(address: str) -> str:
 
 
 def needed(fleet: Fleet) -> Gateway:
-    """Return the fleet's gateway.
-
-    Raises:
-        PlanError: It has none.
-    """
+    """Return the fleet's gateway."""
     if fleet.gateway is None:
         raise PlanError(
             f"{fleet.source}: found no gateway; expected where it is to run, such as "

@@ -26,9 +26,6 @@ def settings_of_site(
     Args:
         folder: The site.
         given: Settings of the command line, which override those of the site.
-
-    Raises:
-        PlanError: A file of group data, or a setting, is invalid.
     """
     data = checked_group_data(folder)
     return {
@@ -62,11 +59,7 @@ def groups_of(fleet: Fleet, spark: str | None) -> Sequence[str]:
 
 
 def checked_group_data(folder: Path) -> GroupData:
-    """Return the group data of a site, whose settings are valid each by itself.
-
-    Raises:
-        PlanError: All problems.
-    """
+    """Return the group data of a site, whose settings are valid each by itself."""
     data = read_group_data(folder / FOLDER)
     if problems := [*setting_problems(data)]:
         raise PlanError(*problems)
@@ -107,11 +100,7 @@ def read_group_data(*folders: Path) -> dict[str, dict[str, object]]:
 
 
 def read_file(path: Path) -> dict[str, object]:
-    """Return the values of a file of group data: of all names but those that it imports.
-
-    Raises:
-        PlanError: It is no Python, or ends in an error.
-    """
+    """Return the values of a file of group data: of all names but those that it imports."""
     shown = str(Path(FOLDER, path.name)) if path.parent.name == FOLDER else str(path)
     try:
         tree = ast.parse(content_of(path).decode())

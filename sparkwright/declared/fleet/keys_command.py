@@ -1,19 +1,14 @@
 """The owner's command that gives the API keys, such as ``pass show sparkwright/sparks``."""
 
-import os
-import select
 import shlex
 import subprocess
 import threading
-import time
 from collections.abc import Sequence
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.terminal import waiting_for
 from sparkwright.declared.fleet.fleet import Fleet
 
-# Bytes of the keys: a thousand have a tenth of it.
-MOST = 1 << 20
 # Seconds within which it ends: a person may have to type a passphrase.
 PATIENCE = 120
 
@@ -27,9 +22,6 @@ def keys_said(fleet: Fleet) -> str:
 
     It runs once a process, in the current folder and without a shell. It has this process's
     standard input and errors, so that it may ask a person. Its output is never shown.
-
-    Raises:
-        PlanError: It is missing, fails, takes too long, or prints nothing or too much.
     """
     words = fleet.keys_command
     with _turn:
@@ -47,34 +39,13 @@ def keys_said(fleet: Fleet) -> str:
 
 def _run(words: Sequence[str]) -> tuple[str, str]:
     """Return what a command prints, and what is wrong with it."""
-    until, output = time.monotonic() + PATIENCE, b""
     try:
-        process = subprocess.Popen(words, stdout=subprocess.PIPE)
+        done = subprocess.run(words, stdout=subprocess.PIPE, timeout=PATIENCE, check=False)
     except OSError as error:
         return "", f"cannot be run ({error.strerror})"
-    assert process.stdout
-    with process.stdout:
-        try:
-            while len(output) <= MOST and select.select([process.stdout], [], [], _left(until))[0]:
-                if not (piece := os.read(process.stdout.fileno(), MOST)):
-                    process.wait(_left(until))
-                    break
-                output += piece
-        except subprocess.TimeoutExpired:
-            pass
-        finally:
-            status = process.returncode
-            process.kill()
-            process.wait()
-    if len(output) > MOST:
-        return "", f"prints more than {MOST:,} bytes"
-    if status is None:
+    except subprocess.TimeoutExpired:
         return "", f"has not ended after {PATIENCE} s"
-    if status:
+    if status := done.returncode:
         return "", f"fails ({f'exit status {status}' if status > 0 else f'signal {-status}'})"
-    text = output.decode("utf-8-sig", "replace")
+    text = done.stdout.decode("utf-8-sig", "replace")
     return text, "" if text.strip() else "prints nothing"
-
-
-def _left(until: float) -> float:
-    return max(0.0, until - time.monotonic())

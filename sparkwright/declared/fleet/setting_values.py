@@ -110,30 +110,24 @@ def whole(least: int, most: int | None = None, unit: str = "a whole number") -> 
 _List = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
 
 Seconds = Annotated[int, whole(0, 604_800, "whole seconds")]
+_Host = Annotated[str, satisfying(is_host, "a host name or an address, such as llm.lan")]
 Hosts = Annotated[
-    tuple[Annotated[str, satisfying(is_host, "a host name or an address, such as llm.lan")], ...],
-    _List,
-    Field(description='host names and addresses, such as ("llm.lan",)'),
+    tuple[_Host, ...], _List, Field(description='host names and addresses, such as ("llm.lan",)')
 ]
+_Network = Annotated[str, AfterValidator(_network)]
 Networks = Annotated[
-    tuple[Annotated[str, AfterValidator(_network)], ...],
-    _List,
-    Field(description='networks, such as ("192.168.1.0/24",)'),
+    tuple[_Network, ...], _List, Field(description='networks, such as ("192.168.1.0/24",)')
+]
+_Domain = Annotated[
+    str,
+    matching(
+        _DOMAIN,
+        "the whole name of a host as a URL has it, in small letters, without scheme, port or "
+        "wildcard, such as images.example.org",
+    ),
 ]
 Domains = Annotated[
-    tuple[
-        Annotated[
-            str,
-            matching(
-                _DOMAIN,
-                "the whole name of a host as a URL has it, in small letters, without scheme, port "
-                "or wildcard, such as images.example.org",
-            ),
-        ],
-        ...,
-    ],
-    _List,
-    Field(description='host names, such as ("images.example.org",)'),
+    tuple[_Domain, ...], _List, Field(description='host names, such as ("images.example.org",)')
 ]
 _Subnet = Annotated[str, AfterValidator(_subnet)]
 Subnets = Annotated[
@@ -144,19 +138,14 @@ Subnets = Annotated[
 ]
 # Such a path stands in a unit, too.
 _FOLDER = re.compile(r"(/(?!\.\.?(/|$))[\w.@+-]{1,255})+", re.ASCII)
+_Folder = Annotated[
+    str,
+    matching(
+        _FOLDER, "an absolute path without '..', such as /mnt/models, of letters, digits, . _ - @ +"
+    ),
+]
 Folders = Annotated[
-    tuple[
-        Annotated[
-            str,
-            matching(
-                _FOLDER,
-                "an absolute path without '..', such as /mnt/models, of letters, digits, . _ - @ +",
-            ),
-        ],
-        ...,
-    ],
-    _List,
-    Field(description='absolute paths, such as ("/mnt/models",)'),
+    tuple[_Folder, ...], _List, Field(description='absolute paths, such as ("/mnt/models",)')
 ]
 File = Annotated[Text | None, Field(description="the path of a PEM file, or None")]
 Root = Annotated[str, matching(_ROOT), Field(description="a path such as /opt/qwen36")]

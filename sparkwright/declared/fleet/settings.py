@@ -255,11 +255,7 @@ class Settings(Model):
 
 
 def read_settings(values: Mapping[str, object], source: str) -> Settings:
-    """Check the settings of one source, each by itself.
-
-    Raises:
-        PlanError: One problem for each unknown name or invalid value.
-    """
+    """Check the settings of one source, each by itself."""
     return parse(Settings, values, source, as_python)
 
 
@@ -271,9 +267,6 @@ def settings_of(
     Args:
         data: Inventory and group data.
         origin: Returns the file of a setting by its name, for messages.
-
-    Raises:
-        PlanError: All invalid values, and all contradictions.
     """
     values = {name: data[name] for name in Settings.model_fields if name in data}
     settings = read_settings(values, "group_data")

@@ -7,7 +7,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.paths import FILES
@@ -40,22 +39,19 @@ _FORM = 1
 OrderedFile = str | Mapping[str, object]
 
 
-def build_files(build: ImageBuild | ImageMods, folders: Path = FOLDERS) -> dict[str, OrderedFile]:
+def build_files(build: ImageBuild | ImageMods) -> dict[str, OrderedFile]:
     """Return the files of a build, path -> content: all that its Dockerfile can copy.
 
     Hidden files are left out: those that editors and file managers leave behind would change the
     image's name.
-
-    Raises:
-        PlanError: There is no such folder (with the nearest name), or a mod cannot be read.
     """
     if isinstance(build, ImageMods):
         return _mods_files(build)
-    known = sorted(path.parent.name for path in folders.glob("*/Dockerfile"))
+    known = sorted(path.parent.name for path in FOLDERS.glob("*/Dockerfile"))
     if build.build not in known:
         expected = nearest(build.build, known)
-        raise PlanError(f"{folders}: found no {build.build}/Dockerfile; {expected}")
-    files = sorted(path for path in (folders / build.build).glob("[!.]*") if path.is_file())
+        raise PlanError(f"{FOLDERS}: found no {build.build}/Dockerfile; {expected}")
+    files = sorted(path for path in (FOLDERS / build.build).glob("[!.]*") if path.is_file())
     return {path.name: _ordered(ModFile(path.read_bytes(), executable=False)) for path in files}
 
 
@@ -98,13 +94,13 @@ def _ordered(file: ModFile) -> OrderedFile:
     return {"base64": base64.b64encode(file.content).decode(), "mode": mode}
 
 
-def build_problems(build: ImageBuild | ImageMods, folders: Path = FOLDERS) -> Iterator[str]:
+def build_problems(build: ImageBuild | ImageMods) -> Iterator[str]:
     """Yield the faults of a build, as ``KEY: found X; expected Y``."""
     if isinstance(build, ImageMods):
         yield from _mods_problems(build)
         return
     try:
-        dockerfile = str(build_files(build, folders)["Dockerfile"])
+        dockerfile = str(build_files(build)["Dockerfile"])
     except PlanError as error:
         yield f"image.build: {error}"
         return
@@ -143,18 +139,14 @@ def repository_of(build: ImageBuild | ImageMods) -> str:
     return f"sparkwright/{'mods' if isinstance(build, ImageMods) else build.build}"
 
 
-def build_name(build: ImageBuild | ImageMods, base_digest: str, folders: Path = FOLDERS) -> str:
-    """Name the image that a build makes: ``sparkwright/FOLDER:<12 hex of all its inputs>``.
-
-    Raises:
-        PlanError: There is no such folder, or a mod cannot be read.
-    """
+def build_name(build: ImageBuild | ImageMods, base_digest: str) -> str:
+    """Name the image that a build makes: ``sparkwright/FOLDER:<12 hex of all its inputs>``."""
     inputs: list[object]
     if isinstance(build, ImageMods):
         # Without `_APPLY`: what it checks may become stricter without another image.
         words = [mod.word for mod in read_mods(build.mods)]
         inputs = [_FORM, base_digest, words, build.vllm]
     else:
-        inputs = [build_files(build, folders), base_digest, build.args]
+        inputs = [build_files(build), base_digest, build.args]
     digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
     return f"{repository_of(build)}:{digest[:12]}"

@@ -29,17 +29,17 @@ _OURS = {"extends", "checkpoints", "sparks"}
 _THEIRS = {"recipe_version", "command", "container", "variants", "schema_version", "runtime"}
 
 
-def recipe_files(folder: Path | None = None) -> dict[str, Path]:
+def recipe_files() -> dict[str, Path]:
     """Return the files of all recipes by their names, sorted: ours, and the site's own instead."""
     is_ours = OWN_RECIPES.absolute() == RECIPES
-    folders = [folder] if folder else [RECIPES, *([] if is_ours else [OWN_RECIPES])]
+    folders = [RECIPES, *([] if is_ours else [OWN_RECIPES])]
     files = {path.stem: path for each in folders for path in each.glob("*.yaml")}
     return dict(sorted(files.items()))
 
 
-def recipe_names(folder: Path | None = None) -> list[str]:
+def recipe_names() -> list[str]:
     """Return the names of all recipes, sorted."""
-    return [*recipe_files(folder)]
+    return [*recipe_files()]
 
 
 def is_path(name: str) -> bool:
@@ -47,35 +47,23 @@ def is_path(name: str) -> bool:
     return "/" in name or name.endswith((".yaml", ".yml"))
 
 
-def load_recipe(name: str, folder: Path | None = None) -> Recipe:
-    """Read and check the recipe of a name, or of a file anywhere.
-
-    Raises:
-        PlanError: There is no such recipe (with the nearest name), or it has faults.
-    """
-    path = recipe_file(name, folder)
+def load_recipe(name: str) -> Recipe:
+    """Read and check the recipe of a name, or of a file anywhere."""
+    path = recipe_file(name)
     with lines_of(path):
         data = _read_file(path)
         if "extends" in data:
-            data = _extended(path, data, data["extends"], folder)
+            data = _extended(path, data, data["extends"])
         return checked({"name": path.stem, **data}, path)
 
 
-def recipe_file(name: str, folder: Path | None = None) -> Path:
-    """Return the file of a recipe; arguments as for `load_recipe`.
-
-    Raises:
-        PlanError: There is no such recipe.
-    """
-    return Path(name) if is_path(name) else _path(name, folder)
+def recipe_file(name: str) -> Path:
+    """Return the file of a recipe."""
+    return Path(name) if is_path(name) else _path(name)
 
 
 def checked(data: dict[str, Any], path: Path) -> Recipe:
-    """Return the recipe of a file's data.
-
-    Raises:
-        PlanError: It has faults.
-    """
+    """Return the recipe of a file's data."""
     recipe = parse(Recipe, data, str(path))
     # The rules read the options, which have to be valid first.
     problems = [*check.problems(recipe)] or [*rules.problems(recipe)]
@@ -84,11 +72,11 @@ def checked(data: dict[str, Any], path: Path) -> Recipe:
     return recipe
 
 
-def _path(name: str, folder: Path | None) -> Path:
-    files = recipe_files(folder)
+def _path(name: str) -> Path:
+    files = recipe_files()
     if name not in files:
         known = nearest(name, files)
-        raise PlanError(f"{folder or RECIPES}: found no recipe {name!r}; {known}")
+        raise PlanError(f"{RECIPES}: found no recipe {name!r}; {known}")
     return files[name]
 
 
@@ -105,17 +93,15 @@ def _read_file(path: Path) -> dict[str, Any]:
     return data
 
 
-def _extended(
-    path: Path, data: dict[str, Any], base: object, folder: Path | None
-) -> dict[str, Any]:
+def _extended(path: Path, data: dict[str, Any], base: object) -> dict[str, Any]:
     """Merge a file's content into that of the recipe that it extends."""
-    others = [other for other in recipe_names(folder) if other != path.stem]
+    others = [other for other in recipe_names() if other != path.stem]
     if base == path.stem:
         raise PlanError(f"{path}: extends: found itself; expected another recipe")
     if base not in others:
         expected = nearest(base if isinstance(base, str) else "", others)
         raise PlanError(f"{path}: extends: found {shown(base)}; {expected}")
-    extended = _read_file(_path(str(base), folder))
+    extended = _read_file(_path(str(base)))
     if "extends" in extended:
         raise PlanError(
             f"{path}: extends: found {base}, which extends {extended['extends']}; expected a "

@@ -11,16 +11,10 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from sparkwright.common.schema import shown
 
@@ -46,26 +40,19 @@ _SHORT_DRAFT = {
 }
 
 
-def _digits(value: object) -> int | None:
-    """Read what Python's int() reads of the word that the command line has; None if it is none."""
+def _digits(value: object, least: int = 0, most: int = MOST) -> int | None:
+    """Read what Python's int() reads of the word that the command line has; None if it is none, or
+    beyond the bounds."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     word = str(value).strip()
-    return int(word) if re.fullmatch(r"\d{1,13}", word) and int(word) <= MOST else None
+    fits = re.fullmatch(r"\d{1,13}", word) and least <= int(word) <= most
+    return int(word) if fits else None
 
 
-def _count(value: object) -> int | None:
-    return _digits(value) or None
-
-
-def _drafts(value: object) -> int | None:
-    tokens = _count(value)
-    return tokens if tokens and tokens <= _MOST_DRAFTS else None
-
-
-def _drain(value: object) -> int | None:
-    seconds = _digits(value)
-    return None if seconds is None or seconds > LONGEST_DRAIN else seconds
+_count = partial(_digits, least=1)
+_drafts = partial(_digits, least=1, most=_MOST_DRAFTS)
+_drain = partial(_digits, most=LONGEST_DRAIN)
 
 
 def _human(value: object) -> int | None:
@@ -151,12 +138,12 @@ def _adapter(item: object) -> Adapter:
 
 
 def _draft(draft: dict[str, Any]) -> dict[str, Any]:
-    if "num_speculative_tokens" not in draft:
+    name = "num_speculative_tokens"
+    if name not in draft:
         return draft
-    tokens = _drafts(draft["num_speculative_tokens"])
-    if tokens is None:
-        raise ValueError(f"num_speculative_tokens to be {_DRAFTS}")
-    return draft | {"num_speculative_tokens": tokens}
+    if (tokens := _drafts(draft[name])) is None:
+        raise ValueError(f"{name} to be {_DRAFTS}")
+    return draft | {name: tokens}
 
 
 def _read_by(read: Callable[[object], object | None], rule: str) -> BeforeValidator:

@@ -239,11 +239,7 @@ class Recipe(EngineSettings):
         return max(0, self.options.shutdown_timeout - BREAK_OFF)
 
     def checked_sparks(self, count: int | None) -> int:
-        """Return a number of Sparks that the recipe is for; of None, the least.
-
-        Raises:
-            PlanError: It is for other numbers.
-        """
+        """Return a number of Sparks that the recipe is for; of None, the least."""
         if count is not None and count not in self.sparks:
             supported = " or ".join(map(str, self.sparks))
             raise PlanError(f"--sparks: found {count}; expected {supported} ({self.name})")

@@ -11,7 +11,9 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+from sparkwright.common import yaml
 from sparkwright.declared.recipe.mod_script import description
 from sparkwright.declared.recipe.mods import read_mods
 from sparkwright.declared.recipe.recipe import Recipe
@@ -36,22 +38,9 @@ class Need:
     details: tuple[str, ...] = ()
 
 
-# Variables of other programs that only tune them. Left out: what names libraries, programs, files
-# or machines, such as LD_PRELOAD, PYTHONPATH, NCCL_NET_PLUGIN, CC, HTTPS_PROXY, HF_ENDPOINT.
-_TUNING = re.compile(
-    r"PYTORCH_(CUDA_)?ALLOC_CONF|PYTORCH_NVML_BASED_CUDA_CHECK"
-    r"|TORCH_(MATMUL_PRECISION|CUDA_ARCH_LIST|ALLOW_TF32_CUBLAS_OVERRIDE)|TORCHDYNAMO_DISABLE"
-    r"|TORCH_NCCL_(AVOID_RECORD_STREAMS|BLOCKING_WAIT|ASYNC_ERROR_HANDLING|HEARTBEAT_TIMEOUT_SEC)"
-    r"|NVIDIA_(FORWARD_COMPAT|DISABLE_REQUIRE|TF32_OVERRIDE)"
-    r"|CUDA_(DEVICE_ORDER|DEVICE_MAX_CONNECTIONS|LAUNCH_BLOCKING|MODULE_LOADING|CACHE_MAXSIZE)"
-    r"|CUTE_DSL_ARCH|CUBLAS_WORKSPACE_CONFIG|TOKENIZERS_PARALLELISM|SAFETENSORS_FAST_GPU"
-    r"|INSTANTTENSOR_(BACKEND|BUFFER_SIZE|CHUNK_SIZE|CONCURRENCY|IO_DEPTH|MAX_FREE_MEM_USAGE)"
-    r"|FLASHINFER_(CUDA_ARCH_LIST|DISABLE_VERSION_CHECK|LOGGING_LEVEL)"
-    r"|NCCL_(NVLS_ENABLE|P2P_DISABLE|P2P_LEVEL|SHM_DISABLE|CUMEM_ENABLE|PROTO|ALGO|BUFFSIZE"
-    r"|(MIN|MAX)_(NCHANNELS|CTAS)|IB_(TIMEOUT|RETRY_CNT|TC|SL|QPS_PER_CONNECTION|MERGE_NICS)"
-    r"|CROSS_NIC|NET_GDR_LEVEL|NTHREADS)"
-    r"|(OMP|MKL|OPENBLAS|NUMEXPR)_NUM_THREADS|OMP_(PROC_BIND|PLACES)|TZ|LANG|LC_ALL"
-)
+# Names that need no trust: see trust.yaml.
+_NAMES: Mapping[str, str] = yaml.load(Path(__file__).with_name("trust.yaml"))
+_TUNING, _COMPILATION = (frozenset(_NAMES[kind].split()) for kind in ("tuning", "compilation"))
 
 _MOD = "runs a script as root in a build on the Spark, which may change all that the image holds"
 
@@ -61,13 +50,6 @@ _OF_MODS = ("chat-template", "tool-parser-plugin", "reasoning-parser-plugin")
 _OWN_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.(jinja|py)")
 
 _CHECKPOINT_FILE = re.compile(r"\$\{[^}]+\}(/[A-Za-z0-9_-][\w.-]*)+", re.ASCII)
-_COMPILATION = {
-    *("mode", "level", "use-inductor", "custom-ops", "splitting-ops", "compile-sizes"),
-    *("compile-mm-encoder", "compile-ranges-endpoints", "use-inductor-graph-partition"),
-    *("cudagraph-mode", "cudagraph-capture-sizes", "max-cudagraph-capture-size", "full-cuda-graph"),
-    *("cudagraph-num-of-warmups", "cudagraph-copy-inputs", "cudagraph-specialize-lora"),
-    *("use-cudagraph", "pass-config", "fast-moe-cold-start", "backend"),
-}
 
 
 def _one_of(*plain: object) -> Callable[[object], bool]:
@@ -142,11 +124,7 @@ _PLAIN: Mapping[str, Callable[[object], bool]] = {
 
 
 def needs(recipe: Recipe) -> Iterator[Need]:
-    """Yield the settings of a recipe that only an inventory can allow.
-
-    Raises:
-        PlanError: One of its mods cannot be read.
-    """
+    """Yield the settings of a recipe that only an inventory can allow."""
     if isinstance(recipe.image, ImageMods):
         for mod in read_mods(recipe.image.mods):
             yield Need(mod.word, f"image.mods: {mod.name}", _MOD, tuple(description(mod)))
@@ -164,7 +142,7 @@ def needs(recipe: Recipe) -> Iterator[Need]:
             for key, danger in _inside(parsed):
                 yield Need(name, f"args.{name}.{key}", danger)
     for name, text in recipe.env.items():
-        if name in OWN_ENVIRONMENT or _TUNING.fullmatch(name):
+        if name in OWN_ENVIRONMENT or name in _TUNING:
             continue
         if danger := _danger(name, text) if name in table() else UNKNOWN:
             yield Need(name, f"env.{name}", danger)

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
+from pathlib import Path
+from typing import Any
 
+from sparkwright.common import yaml
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.startup import COLD_START, PHASES, WARM_START
 
@@ -86,42 +88,15 @@ class Workload:
         return found
 
 
-# A section of AEON-7's benchmark with few trials: on other prompts it decides nothing.
-_few = partial(Workload, decides=False)
-_MIXED, _LONG, _TWICE, _THRICE = ("mixed",), (LONG,), ("", ""), ("", "", "")
-_AT_ONCE = (1, 2, 4, 8, 16, 32, 64, 128)
-_ALL = (
-    # AEON-7's eight sections: github.com/AEON-7/Qwen3.6-NVFP4-DFlash, scripts/bench_full.py at
-    # 681047e, with its lengths, trials, temperatures and runs; the prompts are ours, of the same
-    # kinds.
-    Workload("single", _MIXED, 300, 10),
-    *(_few(f"ttft-{kind}", (kind,), 16, 5) for kind in ("tiny", "question", "medium")),
-    _few("ttft-long", _LONG, 16, 5, input_tokens=465),
-    *(_few(f"decode-{tokens}", _MIXED, tokens, 3) for tokens in (50, 200, 500, 1000)),
-    _few("greedy", _MIXED, 200, 5),
-    _few("sampled", _MIXED, 200, 5, temperature=0.7),
-    *(
-        _few(f"prefill-{k}k", _LONG, 64, 1, input_tokens=1024 * k, fresh=True)
-        for k in (1, 4, 16, 32)
-    ),
-    *(Workload(f"concurrent-{n}", _MIXED, 200, n, n, 0.7, 0, True, runs=_THRICE) for n in _AT_ONCE),
-    *(_few(f"ttft-at-{n}", _MIXED, 1, n, n, runs=_THRICE) for n in (1, 4, 16, 64)),
-    *(_few(f"rag-{n}", _LONG, 50, n, n, 0.7, 1000, runs=_TWICE) for n in (1, 4, 16, 64)),
-    # docai.hu's. Its mixes ran for 90 s, the last one for 180: as many requests as it got done. In
-    # the long ones all send the same prompt: 8 in 106 s leave no time to read each anew.
-    Workload("short", ("short",), 256, 4),
-    *(Workload(kind, (kind,), 300, 4) for kind in ("code", "json", "prose")),
-    Workload("long-8k", _LONG, 256, 3, input_tokens=7_500, runs=("cold", "warm")),
-    Workload("long-32k", _LONG, 256, 3, input_tokens=30_000, runs=("cold", "warm")),
-    Workload("mix-short", ("short", "code", "json", "prose"), 300, 20, concurrency=4),
-    Workload("mix-typical", ("short", "code", "json", LONG), 300, 20, 4, input_tokens=7_500),
-    Workload("mix-long", _LONG, 256, 8, concurrency=4, input_tokens=108_000),
-    Workload("mix-long-2", _LONG, 256, 6, concurrency=2, input_tokens=108_000),
-    # NVIDIA's local-ai-inference-recipes.
-    Workload("prefill-decode", _LONG, 256, 5, input_tokens=8_192, whole=True, fresh=True),
-)
+def _value(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
 # How long all of it takes, docs/benchmark.md says: an estimate by these, and the sources' speeds.
-WORKLOADS: Mapping[str, Workload] = {each.name: each for each in _ALL}
+WORKLOADS: Mapping[str, Workload] = {
+    each["name"]: Workload(**{key: _value(value) for key, value in each.items()})
+    for each in yaml.load(Path(__file__).with_name("workloads.yaml"))["workloads"]
+}
 
 # The names of workloads that a recipe may expect figures of; a start's come from the journal.
 EXPECTED = (*WORKLOADS, COLD_START, WARM_START)

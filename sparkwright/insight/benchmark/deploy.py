@@ -1,7 +1,6 @@
 """Does it deliver? Measures each replica from its head."""
 
 import json
-import shlex
 from collections.abc import Generator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,10 +9,9 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State, deploy, operation
 from pyinfra.api.command import PyinfraCommand
 
-from sparkwright.artifacts.jobs.facts import JobState
 from sparkwright.artifacts.jobs.operations import follow, put_manifest, reason, start
+from sparkwright.artifacts.jobs.state import JobState
 from sparkwright.common.command_line import next_line
-from sparkwright.common.facts import HostFact
 from sparkwright.common.local_file import file_in, write_file
 from sparkwright.common.operations import failing
 from sparkwright.common.paths import HOST_FILES
@@ -23,31 +21,18 @@ from sparkwright.common.startup import KEPT
 from sparkwright.declared.recipe.workloads import WORKLOADS, order, passages
 from sparkwright.engine.engine import EngineState, problem
 from sparkwright.engine.facts import Engines
-from sparkwright.insight.benchmark.measured import Answer, check_answer
+from sparkwright.insight.benchmark.measured import Answer, BenchmarkResult, check_answer
 from sparkwright.insight.benchmark.report import report
 from sparkwright.machine.host.operations.files import managed_files
 from sparkwright.plan.release.container import CONTAINER_OPTIONS
 from sparkwright.plan.release.programs import program_files
 from sparkwright.plan.release.release import Release
+from sparkwright.run.state import read_now
 from sparkwright.run.target import Target, seats
 
 JOB = "benchmark"
 # In the project that pyinfra runs in.
 RESULTS = Path("benchmarks")
-
-
-class BenchmarkResult(HostFact[Answer | None]):
-    """The result of the last benchmark; None while there is none."""
-
-    momentary = True
-
-    def command(self, root: str) -> str:
-        """Return a command that exits 0 in any case."""
-        return f"cat {shlex.quote(root)}/benchmarks/latest.json 2>/dev/null || true"
-
-    def parse(self, output: list[str]) -> Answer | None:
-        """Check the answer's form and bounds."""
-        return Answer.model_validate_json("".join(output))
 
 
 @deploy("Benchmark")
@@ -98,7 +83,7 @@ def benchmark(own: Target, workloads: Sequence[str]) -> Generator[PyinfraCommand
     yield from put_manifest(release.root, JOB, JOB, manifest)
     yield start(JOB)
     yield follow(release.root, [JOB], last)
-    answer = host.get_fact(BenchmarkResult, root=release.root)
+    answer = read_now(host, BenchmarkResult.ask(root=release.root)).answer
     if answer and (wrong := check_answer(answer, manifest, workloads)):
         yield failing(f"{release.root}/benchmarks/latest.json is no answer to this run: {wrong}")
         return

@@ -6,11 +6,12 @@ finite, and what was measured has to be what the benchmark's orders name.
 
 from collections.abc import Collection
 from hashlib import sha256
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
 from sparkwright.common.host_output import HostAnswer
+from sparkwright.common.part import Part
 from sparkwright.common.startup import start_figures
 from sparkwright.common.terminal import plain
 from sparkwright.declared.recipe.workloads import METRICS
@@ -79,6 +80,14 @@ class Answer(HostAnswer):
             for each in self.workloads
             if not each.skipped
         }
+
+
+class BenchmarkResult(Part):
+    """The result of the last benchmark; None while there is none."""
+
+    part: ClassVar = "benchmark"
+
+    answer: Answer | None
 
 
 def check_answer(answer: Answer, orders: str, workloads: Collection[str]) -> str:

@@ -30,13 +30,7 @@ def number(value: float | None) -> str:
 def report(
     answer: Answer, about: str, hardware: str, expected: Figures
 ) -> tuple[list[str], list[str]]:
-    """Return the lines for the terminal, and those of the page, which has every figure.
-
-    Args:
-        about: what was measured, the page's heading.
-        hardware: the class of the Spark.
-        expected: the recipe's figures for this number of Sparks.
-    """
+    """Return the lines for the terminal, and those of the page, which has every figure."""
     judged = verdicts(answer.figures, expected)
     conclusion = [*_conclusion(answer, judged, hardware)]
     rows = [*_rows(answer.figures, judged)]

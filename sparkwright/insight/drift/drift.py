@@ -11,7 +11,7 @@ from sparkwright.common.placed import PACKAGES
 from sparkwright.insight.doctor.gpu import GPU_COMMAND, GpuReading, gpu_lost, parse_gpu
 from sparkwright.machine.host.containers import ENGINES
 from sparkwright.machine.host.kernel import KERNEL_COMMAND, Kernel, parse_kernel
-from sparkwright.plan.release.command import Place, container_arguments, environment, image_id
+from sparkwright.plan.release.command import container_arguments, environment, image_id
 from sparkwright.plan.release.release import Release, current_engine
 
 # Bits of `clocks_event_reasons.active` (NVML, nvmlClocksEventReasons) that hold the clock below
@@ -185,14 +185,11 @@ def _container_differences(running: Running, release: Release) -> Iterator[Diffe
     container, name = running.containers[release.id], f"container vllm-{release.id}"
     if running.image and container.image != running.image:
         yield Difference(f"{name}: image", running.image, container.image)
-    ranks = release.ranks
-    master = ranks.fabric[0][0] if ranks.fabric else None
-    place = Place(ranks.rank, len(ranks.sparks), master)
-    wanted = container_arguments(release.recipe, place)
+    wanted = container_arguments(release.recipe, release.ranks)
     if list(container.arguments) != wanted:
         # There is none if words are only missing.
         others = [word for word in container.arguments if word not in wanted]
         yield Difference(f"{name}: arguments", "its release's", " ".join(others) or "fewer")
-    for key, value in environment(release.recipe, len(ranks.sparks)).items():
+    for key, value in environment(release.recipe, release.ranks.nodes).items():
         if f"{key}={value}" not in container.environment:
             yield Difference(f"{name}: {key}", "its release's value", "another")

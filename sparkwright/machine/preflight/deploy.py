@@ -66,7 +66,8 @@ class Needs:
 def reads(own: Target) -> Iterator[Ask[Any]]:
     """Yield what the preflight asks of a Spark."""
     for each in own.seats:
-        yield ask_survey(own.root, _needs(each))
+        needs = _needs(each)
+        yield ask_survey(own.root, needs, needs.wanted.ports)
 
 
 @deploy("Preflight")
@@ -92,10 +93,10 @@ def preflight(
         worker: the other Spark, where this one is the head of a pair: they must be alike, and the
             head reports where they are not.
     """
-    seats = [(read(host, ask_survey(root, each)), each) for each in needs]
+    seats = [(read(host, ask_survey(root, each, each.wanted.ports)), each) for each in needs]
     survey, own = seats[0]
     now = time.time()
-    other = read(worker, ask_survey(root, own)) if worker else None
+    other = read(worker, ask_survey(root, own, ())) if worker else None
     second = (seats[1][0], seats[1][1].wanted) if len(seats) > 1 else None
     results = findings(survey, own.wanted, now, other, second)
     results += [*_memory_findings(seats), *_twice(survey)]
@@ -124,11 +125,11 @@ def preflight(
         host.noop("preflight passed")
 
 
-def ask_survey(root: str, own: Needs) -> Ask[Survey]:
-    """Return the ask for a Spark as one replica needs it."""
+def ask_survey(root: str, own: Needs, ports: Sequence[int]) -> Ask[Survey]:
+    """Return the ask for a Spark as one replica needs it; of a pair, only the head has ports."""
     return Survey.ask(
         root=root,
-        ports=list(own.wanted.ports),
+        ports=list(ports),
         images=list(own.images),
         folders=list(own.folders),
         place=own.place,

@@ -11,7 +11,7 @@ from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import Finding, error, warning
 from sparkwright.common.hardware import GIB, Hardware
 from sparkwright.plan.memory.flags import AUTO_COUNTS_ALL
-from sparkwright.plan.memory.plan import HOST, MIB, Load, MemoryPlan, plan_memory
+from sparkwright.plan.memory.plan import HOST, MIB, Load, MemoryPlan, gib, plan_memory
 
 # GiB that must, and that should, stay free where the memory is the host's, by number of Sparks.
 # One: the 0.90 of docai.hu, which leaves 5 by this plan, served for 90 minutes; sparkrun's earlyoom
@@ -108,7 +108,7 @@ def _too_high(plan: MemoryPlan) -> Finding | None:
     if not fitting:
         return None
     return error(
-        f"{largest.option} {largest.value} needs {_gib(largest.bytes)} of {_gib(plan.total)}",
+        f"{largest.option} {largest.value} needs {gib(largest.bytes)} of {gib(plan.total)}",
         f"Set {largest.option} to at most {_round(fitting)}, or leave it out",
     )
 
@@ -127,9 +127,9 @@ def _weights(plan: MemoryPlan) -> Finding:
     if plan.flags.kv_bytes is not None:
         found = f"{_set(plan)} holds no request"
     else:
-        share = _gib(int(plan.flags.utilization * plan.total))
+        share = gib(int(plan.flags.utilization * plan.total))
         found = (
-            f"weights of {_gib(plan.weights + plan.drafter)}, and the memory to run them, leave "
+            f"weights of {gib(plan.weights + plan.drafter)}, and the memory to run them, leave "
             f"nothing of {_set(plan)} ({share}) for the KV cache"
         )
     larger = _enlarge(plan, plan.cache.size(min(plan.context or plan.limit, plan.limit)))
@@ -141,7 +141,7 @@ def _context(plan: MemoryPlan) -> Iterator[Finding]:
     if plan.kv_bytes >= size:
         return
     found = (
-        f"max-model-len {plan.context} needs {_gib(size)} of KV cache, {_gib(plan.kv_bytes)} remain"
+        f"max-model-len {plan.context} needs {gib(size)} of KV cache, {gib(plan.kv_bytes)} remain"
     )
     if plan.head_room < _least(plan):
         yield error(found, _lower(plan))
@@ -203,15 +203,15 @@ def _head_room(plan: MemoryPlan) -> Iterator[Finding]:
     free, left = max(0, plan.head_room), plan.total - plan.engine
     if plan.unified and left > 0:
         kept = f" ({plan.kept / GIB:.1f} kept by its kernel)" if plan.kept else ""
-        others = f" and the other engine, which takes {_gib(plan.beside)}" if plan.beside else ""
+        others = f" and the other engine, which takes {gib(plan.beside)}" if plan.beside else ""
         found = (
-            f"{_set(plan)} leaves {_gib(left)} to the host{kept}{others}, {_gib(free)} of them "
-            f"free when it serves; expected {_gib(_wanted(plan))}"
+            f"{_set(plan)} leaves {gib(left)} to the host{kept}{others}, {gib(free)} of them "
+            f"free when it serves; expected {gib(_wanted(plan))}"
         )
     else:
-        others = f" beside the other engine's {_gib(plan.beside)}" if plan.beside else ""
+        others = f" beside the other engine's {gib(plan.beside)}" if plan.beside else ""
         taken = plan.engine + plan.host - plan.beside
-        found = f"{_set(plan)} takes {_gib(taken)} of {_gib(plan.total)}{others}"
+        found = f"{_set(plan)} takes {gib(taken)} of {gib(plan.total)}{others}"
     finding = error if plan.head_room < _least(plan) else warning
     yield finding(found, _lower(plan))
 
@@ -248,7 +248,7 @@ def _lower(plan: MemoryPlan) -> str:
         if size >= plan.cache.size(1):
             return f"Set {_option(plan)} to {value}, and {_shorter(plan, size)}{_fewer(plan, size)}"
     more = ", or serve it with two Sparks" if _fits_two(plan) else ""
-    return f"It does not fit into {_gib(plan.total)}: choose a smaller checkpoint{more}"
+    return f"It does not fit into {gib(plan.total)}: choose a smaller checkpoint{more}"
 
 
 def _leaving(plan: MemoryPlan, free: int) -> tuple[str, int]:
@@ -293,10 +293,6 @@ def _round(context: int) -> int:
 
 def _up(number: int, step: int) -> int:
     return -(-number // step)
-
-
-def _gib(size: int) -> str:
-    return f"{size / GIB:.1f} GiB"
 
 
 def _mib(size: int) -> str:

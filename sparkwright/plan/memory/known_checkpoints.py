@@ -42,11 +42,7 @@ def data_file(repo: str) -> Path:
 
 
 def checkpoint_data(repo: str) -> CheckpointData | None:
-    """Return the data of a checkpoint; None if there is no file of it.
-
-    Raises:
-        PlanError: Its file is no such data.
-    """
+    """Return the data of a checkpoint; None if there is no file of it."""
     path = data_file(repo)
     return _read(path) if path.exists() else None
 

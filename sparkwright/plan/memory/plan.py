@@ -36,6 +36,11 @@ HOST = {1: int(6.9 * GIB), 2: int(17.4 * GIB)}
 CONTEXT = GIB // 2
 
 
+def gib(size: float) -> str:
+    """Return bytes as people read them."""
+    return f"{size / GIB:.1f} GiB"
+
+
 @dataclass(frozen=True)
 class Weights:
     """A checkpoint's part in the plan.

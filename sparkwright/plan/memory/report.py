@@ -49,9 +49,6 @@ def show(
         hardware: A hardware class; None for the recipe's first.
         sparks: How many; None for the least that it is for.
         locked: Take all sizes from the site's lock, not from files/models.
-
-    Raises:
-        PlanError: An argument is invalid, or a size is not known.
     """
     recipe = load_recipe(name)
     machine = _hardware(hardware or recipe.hardware[0])

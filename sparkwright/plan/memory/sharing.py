@@ -15,7 +15,7 @@ from sparkwright.common.hardware import GIB, Hardware
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.plan.memory.check import LEAST, HostMemory
 from sparkwright.plan.memory.flags import share_of
-from sparkwright.plan.memory.plan import CONTEXT, HOST, MIB, Load, MemoryPlan, plan_memory
+from sparkwright.plan.memory.plan import CONTEXT, HOST, MIB, Load, MemoryPlan, gib, plan_memory
 
 # What the processes of a second engine take of the host besides: 0.66 GB its API server and 0.61 GB
 # its core were measured (vLLM 0.32.0 on a CPU); what is loaded for a GPU is more, and not measured.
@@ -64,10 +64,10 @@ def sum_findings(
     total = survey.memory if hardware.unified else int(hardware.total_gib * GIB)
     most = total - (HOST[1] + survey.kernel.handover + LEAST[1] * GIB if hardware.unified else 0)
     if sum(engines) > most:
-        sizes = " and ".join(f"{size / GIB:.1f} GiB" for size in engines)
+        sizes = " and ".join(map(gib, engines))
         yield error(
-            f"the shares of the two engines are {sizes}, of {most / GIB:.1f} GiB that engines may "
-            f"take of {total / GIB:.1f} GiB",
+            f"the shares of the two engines are {sizes}, of {gib(most)} that engines may take of "
+            f"{gib(total)}",
             "Set gpu-memory-utilization lower in one of the recipes",
         )
 

@@ -7,10 +7,8 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from pathlib import PurePosixPath
 
-from sparkwright.common.errors import PlanError
-from sparkwright.common.placed import SOCKET, place_of, socket_folder, user_of
+from sparkwright.common.placed import FIRST_USER, SOCKET, Place
 from sparkwright.common.ports import MASTER_PORT
 from sparkwright.declared.recipe.advisories import warning
 from sparkwright.declared.recipe.build import repository_of
@@ -59,25 +57,28 @@ _STEP_TIMEOUT, _LEAST_STEP_TIMEOUT = "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS", 180
 
 
 @dataclass(frozen=True)
-class Place:
-    """One rank of a replica.
+class Ranks:
+    """The Sparks that serve a replica together, the head first, and the rank of one of them.
 
-    Attributes:
-        rank: 0 is the head, which alone has the API.
-        nodes: Number of Sparks, and so the tensor-parallel size, as each has one GPU.
-        master: The head's fabric address; needed with more than one Spark.
+    On the fabric each has an address on either of two subnets; a single Spark has none. The head
+    alone has the API.
     """
 
+    sparks: tuple[str, ...] = ("",)
+    fabric: tuple[tuple[str, str], ...] = ()
     rank: int = 0
-    nodes: int = 1
-    master: str | None = None
+
+    @property
+    def nodes(self) -> int:
+        """The number of Sparks, and so the tensor-parallel size, as each has one GPU."""
+        return len(self.sparks)
 
 
 class Expansion(str):
     """A word that the shell is to expand, so it is not quoted."""
 
 
-def serve_arguments(recipe: Recipe, place: Place) -> list[str]:
+def serve_arguments(recipe: Recipe, ranks: Ranks) -> list[str]:
     """Return the arguments of ``vllm`` for one rank, unquoted."""
     words = ["serve", _container_path(recipe, "model")]
     args = dict(recipe.args)
@@ -87,18 +88,16 @@ def serve_arguments(recipe: Recipe, place: Place) -> list[str]:
     # Ours come last: of a repeated option vLLM takes the last.
     words += _option(DOMAINS, domains)
     words += ["--served-model-name", *recipe.served_names]
-    words += ["--tensor-parallel-size", str(place.nodes)]
-    if place.nodes > 1:
-        if place.master is None:
-            raise PlanError(f"{recipe.name}: found {place.nodes} Sparks; expected a fabric address")
-        words += ["--nnodes", str(place.nodes), "--node-rank", str(place.rank)]
-        words += ["--master-addr", place.master, "--master-port", str(MASTER_PORT)]
-    return words + (["--uds", f"{_API}/{SOCKET}"] if place.rank == 0 else ["--headless"])
+    words += ["--tensor-parallel-size", str(ranks.nodes)]
+    if ranks.nodes > 1:
+        words += ["--nnodes", str(ranks.nodes), "--node-rank", str(ranks.rank)]
+        words += ["--master-addr", ranks.fabric[0][0], "--master-port", str(MASTER_PORT)]
+    return words + (["--uds", f"{_API}/{SOCKET}"] if ranks.rank == 0 else ["--headless"])
 
 
-def container_arguments(recipe: Recipe, place: Place) -> list[str]:
+def container_arguments(recipe: Recipe, ranks: Ranks) -> list[str]:
     """Return the arguments of the container for one rank; as `serve_arguments`."""
-    return [*_START, *serve_arguments(recipe, place)]
+    return [*_START, *serve_arguments(recipe, ranks)]
 
 
 def environment(recipe: Recipe, nodes: int = 1) -> dict[str, str]:
@@ -112,22 +111,20 @@ def environment(recipe: Recipe, nodes: int = 1) -> dict[str, str]:
 
 def docker_run(
     recipe: Recipe,
+    ranks: Ranks,
     place: Place,
     *,
     image: str,
     cache: str,
     release: str,
-    root: str,
     folders: Mapping[str, str],
     user: str,
-    seat: str = "",
 ) -> list[str]:
     """Return the command that runs an engine in the foreground, unquoted.
 
     The image, the name of its own folder for what it compiles, and the numbers of user and group
     may be what the shell expands to them.
     """
-    base = PurePosixPath(root)
     words = ["docker", "run", "--rm", "--name", f"vllm-{release}"]
     words += ["--label", f"sparkwright.release={release}"]
     # The image is on the host before a start, which must not download 10 GB.
@@ -136,22 +133,21 @@ def docker_run(
     # container's own, and a pair gets the devices that it needs by $RDMA_OPTIONS. Without the
     # host's control groups a container can lose the GPU when systemd reads its units anew.
     words += [*CONTAINER_OPTIONS, "--user", user, "--cgroupns", "host"]
-    words += ["--network", network_of(recipe, place.nodes)]
-    words += ["--cgroup-parent", slice_of(place.nodes)]
+    words += ["--network", network_of(recipe, ranks.nodes)]
+    words += ["--cgroup-parent", slice_of(ranks.nodes)]
     words += ["--ulimit", "memlock=-1", "--ulimit", "stack=67108864", "--log-driver", "none"]
-    words += ["--env-file", f"{base / 'releases' / release / 'engine.env'}"]
-    if place.nodes > 1:
+    words += ["--env-file", f"{place.release(release)}/engine.env"]
+    if ranks.nodes > 1:
         for variable in FABRIC_ENVIRONMENT:
             words += ["--env", variable]
         words.append(Expansion("$RDMA_OPTIONS"))
     for name in recipe.checkpoints:
-        words += ["--volume", f"{base / folders[name]}:{_container_path(recipe, name)}:ro"]
-    if place.rank == 0:
-        words += ["--volume", f"{socket_folder(place_of(root, seat), release)}:{_API}"]
-    own = cache_folder(root, seat, cache)
-    words += [*_AT_HOME, "--volume", type(cache)(f"{own}:{_HOME}")]
+        words += ["--volume", f"{place.root}/{folders[name]}:{_container_path(recipe, name)}:ro"]
+    if ranks.rank == 0:
+        words += ["--volume", f"{place.sockets(release)}:{_API}"]
+    words += [*_AT_HOME, "--volume", type(cache)(f"{place.cache(cache)}:{_HOME}")]
     words += ["--entrypoint", _ENTRYPOINT, image]
-    return words + container_arguments(recipe, place)
+    return words + container_arguments(recipe, ranks)
 
 
 def network_of(recipe: Recipe, nodes: int) -> str:
@@ -163,13 +159,6 @@ def network_of(recipe: Recipe, nodes: int) -> str:
     if nodes > 1:
         return "host"
     return MEDIA_NETWORK if DOMAINS in recipe.args else "none"
-
-
-def cache_folder(root: str, seat: str, image: str) -> str:
-    """Return where an engine keeps what it compiles: by its user and image, so that it loads no
-    code that another one has made.
-    """
-    return f"{root}/cache/{user_of(seat)}/{image}"
 
 
 def image_id(references: Sequence[str]) -> str:
@@ -240,7 +229,7 @@ def report(name: str, sparks: int | None = None) -> Iterator[str]:
     yield f"# vLLM {recipe.vllm}; hardware {', '.join(recipe.hardware)}; {nodes} Spark(s)."
     yield "# A Spark runs the image by the digest in the lock, and RELEASE is 8 hexadecimal digits;"
     yield "# COMMIT is the beginning of the one in the lock, and IMAGE is Docker's id of the image."
-    yield f"# USER:GROUP are the numbers of {user_of('')}, a user without rights of the Spark."
+    yield f"# USER:GROUP are the numbers of {FIRST_USER}, a user without rights of the Spark."
     if faults := warning(recipe):
         yield f"# {faults}"
     yield from (f"# {doubt}" for doubt in doubts(recipe))
@@ -258,14 +247,13 @@ def report(name: str, sparks: int | None = None) -> Iterator[str]:
     folders = {name: f"{each.folder}@COMMIT" for name, each in recipe.checkpoints.items()}
     for rank in range(nodes):
         role = "head" if rank == 0 else "worker"
-        place = Place(rank, nodes, "HEAD-FABRIC-ADDRESS")
         docker = docker_run(
             recipe,
-            place,
+            Ranks(("",) * nodes, (("HEAD-FABRIC-ADDRESS", ""),), rank),
+            Place("/opt/qwen36"),
             image=image,
             cache="IMAGE",
             release=release,
-            root="/opt/qwen36",
             folders=folders,
             user="USER:GROUP",
         )

@@ -88,10 +88,7 @@ def login_of(registry: str) -> RegistryLogin | None:
     """Return Docker's login of a registry, named as in names of images; None without one."""
     path = config_path()
     text = read_text(path, "Docker's logins, or no such file", _MOST)
-    try:
-        config = _mapping(json.loads(text or "{}"), str(path))
-    except (ValueError, RecursionError):
-        raise PlanError(_no_object(str(path))) from None
+    config = _mapping(_json(text or "{}"), str(path))
     server = _DOCKER_HUB if registry == "docker.io" else registry
     helpers = _mapping(config.get("credHelpers") or {}, f"{path}: credHelpers")
     if helper := helpers.get(server, helpers.get(registry, config.get("credsStore"))):
@@ -105,24 +102,24 @@ def login_of(registry: str) -> RegistryLogin | None:
     for key, entry in _mapping(config.get("auths") or {}, f"{path}: auths").items():
         # Old keys are URLs.
         if key == server or key.split("://")[-1].partition("/")[0] == registry:
-            where = f"{path}: auths.{registry}"
-            return _from_entry(_mapping(entry, where), registry, path, where)
+            return _from_entry(_mapping(entry, f"{path}: auths.{registry}"), registry, str(path))
     return None
+
+
+def _json(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _mapping(found: object, where: str) -> dict[str, Any]:
     if not isinstance(found, dict):
-        raise PlanError(_no_object(where))
+        raise PlanError(f"{where}: found no JSON object; expected Docker's config.json: mend it")
     return found
 
 
-def _no_object(where: str) -> str:
-    return f"{where}: found no JSON object; expected Docker's config.json: mend it"
-
-
-def _from_entry(
-    entry: Mapping[str, Any], registry: str, path: Path, where: str
-) -> RegistryLogin | None:
+def _from_entry(entry: Mapping[str, Any], registry: str, path: str) -> RegistryLogin | None:
     if not (auth := entry.get("auth")):
         return None
     try:
@@ -131,10 +128,10 @@ def _from_entry(
         user = secret = ""
     if not user or not secret:
         raise PlanError(
-            f"{where}.auth: found no user and password in base64; expected both: "
+            f"{path}: auths.{registry}.auth: found no user and password in base64; expected both: "
             f"docker login {registry}, on this machine, writes it anew"
         )
-    return RegistryLogin(registry, user, secret.rstrip("\0"), str(path))
+    return RegistryLogin(registry, user, secret.rstrip("\0"), path)
 
 
 def _from_helper(helper: str, registry: str, server: str) -> RegistryLogin | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.paths import HOST_FILES
-from sparkwright.common.placed import SOCKET, SOCKETS, place_of, socket_folder, user_of
+from sparkwright.common.placed import SOCKET, SOCKETS, Place
 from sparkwright.common.render import render
 from sparkwright.declared.recipe.build import build_name
 from sparkwright.declared.recipe.mods import read_mods
@@ -18,8 +18,7 @@ from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.declared.recipe.values import ImageMods
 from sparkwright.plan.release.command import (
     Expansion,
-    Place,
-    cache_folder,
+    Ranks,
     docker_run,
     environment,
     image_id,
@@ -36,18 +35,6 @@ _CACHE = Expansion("${image#sha256:}")
 # The file of a release folder that runs the engine.
 PROGRAM = "bin/engine"
 _UNIT = HOST_FILES / "engine" / "vllm@.service"
-
-
-@dataclass(frozen=True)
-class Ranks:
-    """The Sparks that serve a replica together, the head first, and the rank of one of them.
-
-    On the fabric each has an address on either of two subnets; a single Spark has none.
-    """
-
-    sparks: tuple[str, ...]
-    fabric: tuple[tuple[str, str], ...] = ()
-    rank: int = 0
 
 
 @dataclass(frozen=True)
@@ -68,22 +55,21 @@ class Release:
     recipe: Recipe
     image: str
     images: tuple[str, ...]
-    root: str
+    place: Place
     folders: dict[str, str]
     ranks: Ranks
     files: dict[str, str] = field(repr=False)
     program: bytes = field(repr=False)
-    seat: str = ""
 
     @property
-    def place(self) -> str:
-        """The folder of its seat."""
-        return place_of(self.root, self.seat)
+    def root(self) -> str:
+        """The folder of everything on the Spark."""
+        return self.place.root
 
 
-def make_release(recipe: Recipe, lock: Lock, *, root: str, ranks: Ranks, seat: str = "") -> Release:
+def make_release(recipe: Recipe, lock: Lock, place: Place, ranks: Ranks) -> Release:
     """Freeze a recipe for one of the Sparks of a replica."""
-    recipe = recipe.for_sparks(len(ranks.sparks))
+    recipe = recipe.for_sparks(ranks.nodes)
     if problems := unresolved([recipe], lock, "lock"):
         raise PlanError(*problems)
     locked = lock.images[image_key(recipe)]
@@ -97,19 +83,17 @@ def make_release(recipe: Recipe, lock: Lock, *, root: str, ranks: Ranks, seat: s
         recipe=recipe,
         image=image,
         images=images,
-        root=root,
+        place=place,
         folders={name: lock.folder(each) for name, each in recipe.checkpoints.items()},
         ranks=ranks,
         files={},
         program=program("host.engine.supervisor"),
-        seat=seat,
     )
     # The id is in the files that it is made of: these have a stand-in. The names of Sparks are for
     # people: two replicas may have one release.
-    nodes = len(ranks.sparks)
     content = [
-        _files(draft, lock, "RELEASE", Ranks(("",) * nodes, ranks.fabric, rank))
-        for rank in range(nodes)
+        _files(draft, lock, "RELEASE", Ranks(("",) * ranks.nodes, ranks.fabric, rank))
+        for rank in range(ranks.nodes)
     ]
     # What runs the engine is a part of it: a new one comes into force like a new image. The unit
     # has a stand-in for the root.
@@ -121,9 +105,7 @@ def make_release(recipe: Recipe, lock: Lock, *, root: str, ranks: Ranks, seat: s
 
 
 def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, str]:
-    recipe, nodes = draft.recipe, len(ranks.sparks)
-    master = ranks.fabric[0][0] if ranks.fabric else None
-    head = Place(0, nodes, master)
+    recipe, place, nodes = draft.recipe, draft.place, ranks.nodes
     resolved = {
         "recipe": recipe.name,
         "vllm": recipe.vllm,
@@ -139,7 +121,7 @@ def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, 
         "served_names": [*recipe.models],
         **_mods(recipe),
         "fabric": ranks.fabric,
-        "arguments": serve_arguments(recipe, head),
+        "arguments": serve_arguments(recipe, replace(ranks, rank=0)),
         "environment": environment(recipe, nodes),
     }
     unit = {
@@ -154,20 +136,18 @@ def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, 
         "sparks": ranks.sparks,
         "fabric": ranks.fabric,
         # By it a Spark tells its two engines apart: files/host/common/seat.py.
-        **({"seat": draft.seat} if draft.seat else {}),
+        **({"seat": place.seat} if place.seat else {}),
     }
-    place = replace(head, rank=ranks.rank)
     variables = environment(recipe, nodes).items()
     command = docker_run(
         recipe,
+        ranks,
         place,
         image=_IMAGE,
         cache=_CACHE,
         release=release,
-        root=draft.root,
         folders=draft.folders,
         user=_USER,
-        seat=draft.seat,
     )
     return {
         "release.json": json.dumps(resolved, indent=2, sort_keys=True) + "\n",
@@ -177,19 +157,19 @@ def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, 
             "#!/bin/sh\n"
             f"image=$({image_id(draft.images)})\n"
             f'[ -n "$image" ] || {{ echo "Docker has no {draft.image}" >&2; exit 1; }}\n'
-            f"user=$(id -u {user_of(draft.seat)}):$(id -g {user_of(draft.seat)})\n"
-            f"{_made(draft, release, network_of(recipe, nodes))}"
+            f"user=$(id -u {place.user}):$(id -g {place.user})\n"
+            f"{_made(place, release, network_of(recipe, nodes))}"
             f"exec {shell_lines(command, breaks=[command.index(_IMAGE)])}\n"
         ),
     }
 
 
-def _made(draft: Release, release: str, network: str) -> str:
+def _made(place: Place, release: str, network: str) -> str:
     """Return the shell lines that make what a container needs; the first begins with `mkdir`, as
     what only asks for image and user ends there.
     """
-    sockets = shlex.quote(socket_folder(draft.place, release))
-    cache = cache_folder(draft.root, draft.seat, _CACHE)
+    sockets = shlex.quote(place.sockets(release))
+    cache = place.cache(_CACHE)
     lines = [
         f"mkdir -p -m 777 {sockets} && rm -f {sockets}/{SOCKET} || exit 1",
         f'mkdir -p -m 700 {cache} && chown "$user" {cache} || exit 1',

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
 from huggingface_hub import constants
+from requests import Response
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import parse
@@ -16,9 +19,9 @@ from sparkwright.plan.release.model_config import shape_of
 from sparkwright.plan.release.needed_files import Choice, needed
 from sparkwright.plan.release.registry import RegistryImage, registry_architecture
 from sparkwright.plan.release.registry_login import mirrored
-from sparkwright.plan.release.web import NO_HEADERS, WebAnswer, WebClient, look_up, unexpected
+from sparkwright.plan.release.web import NO_HEADERS, WebClient, look_up, unexpected
 
-_CONFIG = "config.json"
+CONFIG = "config.json"
 # Bytes of an index of shards that is read: what it names then has to be there. Of a larger one, as
 # models of trillions of parameters have them, the names of the shards tell how many there are.
 _LARGEST_INDEX = 8 << 20
@@ -32,48 +35,32 @@ def resolve_checkpoint(
     token: str | None = None,
     choice: Choice = BY_RULES,
 ) -> CheckpointLock:
-    """Return what a lock has of a repository; arguments and errors as `resolve_with_config`."""
-    return resolve_with_config(repo, revision, endpoint, token, choice)[0]
-
-
-def resolve_with_config(
-    repo: str,
-    revision: str,
-    endpoint: str | None = None,
-    token: str | None = None,
-    choice: Choice = BY_RULES,
-) -> tuple[CheckpointLock, dict[str, Any] | None]:
-    """Ask the hub for what a lock has of a repository, and for the object in its config.json.
+    """Ask the hub for what a lock has of a repository.
 
     Without a token the request is anonymous, whatever login this machine has.
     """
     hub = endpoint or constants.ENDPOINT
     where = f"{hub}: {repo}@{revision}"
 
-    def ask(client: WebClient) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        return _Repository(client, hub, repo, token, where).checkpoint(revision, choice)
+    def ask(client: WebClient) -> dict[str, Any]:
+        return Repository(client, hub, repo, token, where).checkpoint(revision, choice)
 
-    data, config = look_up(ask, where, "Hub", "hub's", "hf_endpoint")
-    data |= {"repo": repo, "revision": revision, "shape": shape_of(config or {})}
-    return parse(CheckpointLock, data, where), config
+    data = look_up(ask, where, "Hub", "hub's", "hf_endpoint")
+    return parse(CheckpointLock, data | {"repo": repo, "revision": revision}, where)
 
 
-class _Repository:
-    """A repository on a hub, read by the API that huggingface_hub uses.
+@dataclass(frozen=True)
+class Repository:
+    """A repository on a hub, read by the API that huggingface_hub uses."""
 
-    That library's own client bounds no answer.
-    """
+    client: WebClient
+    hub: str
+    repo: str
+    token: str | None
+    where: str
 
-    def __init__(
-        self, client: WebClient, hub: str, repo: str, token: str | None, where: str
-    ) -> None:
-        self._client, self._hub, self._repo, self._where = client, hub, repo, where
-        self._headers = {"Authorization": f"Bearer {token}"} if token else NO_HEADERS
-
-    def checkpoint(
-        self, revision: str, choice: Choice
-    ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """Return commit, day and files of a revision, and the object in its config.json."""
+    def checkpoint(self, revision: str, choice: Choice) -> dict[str, Any]:
+        """Return commit, day, shape and files of a revision."""
         info = self._api(f"revision/{quote(revision, safe='')}?blobs=true")
         if info["gated"]:
             # The metadata of a gated repository are public, its files are not.
@@ -85,41 +72,45 @@ class _Repository:
         def shards(index: str) -> Collection[str] | None:
             if sizes[index] > _LARGEST_INDEX:
                 return None
-            return {*map(str, (self._json(commit, index) or {})["weight_map"].values())}
+            return {*map(str, (self.content(commit, index) or {})["weight_map"].values())}
 
-        found = needed(sizes, choice, shards, f"{self._repo}@{commit[:12]}")
-        files = {path: file for path, file in every.items() if path in found}
-        # The list of a commit and all before it has the commit itself first.
-        day = self._api(f"commits/{commit}")[0]["date"][:10]
-        data = {"commit": commit, "date": day, "files": files}
-        return data, self._json(commit, _CONFIG) if _CONFIG in every else None
+        found = needed(sizes, choice, shards, f"{self.repo}@{commit[:12]}")
+        config = self.content(commit, CONFIG) if CONFIG in every else None
+        return {
+            "commit": commit,
+            # The list of a commit and all before it has the commit itself first.
+            "date": self._api(f"commits/{commit}")[0]["date"][:10],
+            "shape": shape_of(config or {}),
+            "files": {path: file for path, file in every.items() if path in found},
+        }
 
-    def _api(self, path: str) -> Any:
-        return self._get(f"api/models/{self._repo}/{path}").json()
-
-    def _json(self, commit: str, path: str) -> dict[str, Any] | None:
+    def content(self, commit: str, path: str) -> dict[str, Any] | None:
         """Return the object in a file; None if it holds something else."""
-        answer = self._get(f"{self._repo}/resolve/{commit}/{quote(path)}")
+        answer = self._get(f"{self.repo}/resolve/{commit}/{quote(path)}")
         try:
-            content = answer.json()
+            content = json.loads(answer.content)
         except (ValueError, RecursionError) as error:
-            where = f"{self._repo}@{commit}: {path}"
+            where = f"{self.repo}@{commit}: {path}"
             raise unexpected(where, str(error), "JSON") from None
         return content if isinstance(content, dict) else None
 
-    def _get(self, path: str) -> WebAnswer:
-        answer = self._client.get(f"{self._hub}/{path}", self._headers)
-        if answer.status != 200:
+    def _api(self, path: str) -> Any:
+        return json.loads(self._get(f"api/models/{self.repo}/{path}").content)
+
+    def _get(self, path: str) -> Response:
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else NO_HEADERS
+        answer = self.client.ask(f"{self.hub}/{path}", headers)
+        if answer.status_code != 200:
             raise self._refused(answer)
         return answer
 
-    def _refused(self, answer: WebAnswer) -> PlanError:
+    def _refused(self, answer: Response) -> PlanError:
         """Return the error for an answer without content; the hub hides what one may not see."""
         message = answer.headers.get("X-Error-Message", "")
         is_wrong = message == "Invalid credentials in Authorization header"
-        match answer.status, answer.headers.get("X-Error-Code"):
+        match answer.status_code, answer.headers.get("X-Error-Code"):
             case _, "GatedRepo":
-                found = "a token that has no access" if self._headers else "no token"
+                found = "a token that has no access" if self.token else "no token"
                 found = f"a gated repository and {found}"
                 expected = "a token of an account that was granted access"
             case _, "RevisionNotFound":
@@ -129,7 +120,7 @@ class _Repository:
             case status, _:
                 found = f"HTTP status {status}"
                 expected = "a valid token" if status == 401 else "an answer; try again later"
-        return unexpected(self._where, found, expected)
+        return unexpected(self.where, found, expected)
 
 
 def _file(entry: dict[str, Any]) -> dict[str, Any]:

@@ -3,67 +3,32 @@
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 from pathlib import Path
-
-from pydantic import Field
+from typing import ClassVar
 
 from sparkwright.common.command_line import next_line
-from sparkwright.common.host_output import HostAnswer, read_json
+from sparkwright.common.part import Part
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.plan.release.lock import Lock, checkpoint_key, image_key, lock_path
 from sparkwright.plan.release.release import repository
 
-# The names that a host may have us print in a command line.
-_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,250}@sha256:[0-9a-f]{64}")
-_CHECKPOINT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,250}@[0-9a-f]{40}")
-# What a Spark says that serves nothing: no id of a release.
-_NONE = "none"
+# The names that a host may have us print in a command line: an image's, or a checkpoint's.
+_PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,250}@(sha256:[0-9a-f]{64}|[0-9a-f]{40})")
 
 
-@dataclass(frozen=True)
-class Served:
-    """The release that one Spark serves, and the vLLM, image and checkpoints that it was made of.
+class Served(Part):
+    """The release that a replica of a Spark serves, and the vLLM and names that it was made of.
 
-    An image that was built is not among the pins ``NAME@sha256:…`` and ``OWNER/NAME@COMMIT``.
+    Among its pins ``NAME@sha256:…`` and ``OWNER/NAME@COMMIT`` is the name of an image that was
+    built, which is none.
     """
+
+    part: ClassVar = "served"
 
     release: str = ""
     vllm: str = ""
     pins: tuple[str, ...] = ()
-
-
-class _Checkpoint(HostAnswer):
-    repo: str
-    commit: str
-
-
-class _Release(HostAnswer):
-    vllm: str = ""
-    image: str = ""
-    checkpoints: dict[str, _Checkpoint] = Field(default_factory=dict)
-
-
-def served_script(root: str) -> str:
-    """Return the POSIX shell script that reads what `current` names; it always prints something."""
-    link = shlex.quote(f"{root}/current")
-    return (
-        f"[ -e {link} ] || {{ echo {_NONE}; exit 0; }}; "
-        f'basename "$(readlink {link})" && cat {link}/release.json'
-    )
-
-
-def parse_served(output: Iterable[str]) -> Served:
-    """Return what the script's output lines describe; raises ValueError."""
-    release, *lines = output
-    if release == _NONE and not lines:
-        return Served()
-    read = _Release.model_validate(read_json("\n".join(lines)))
-    pins = [read.image] if _IMAGE.fullmatch(read.image) else []
-    commits = (f"{each.repo}@{each.commit}" for each in read.checkpoints.values())
-    return Served(release, read.vllm, (*pins, *filter(_CHECKPOINT.fullmatch, commits)))
 
 
 def lost_pins(
@@ -116,4 +81,5 @@ def _lost(lock: Lock, recipes: Collection[Recipe], served: Served) -> list[str]:
     }
     locked = {f"{repository(name)}@{each.digest}" for name, each in lock.images.items()}
     locked |= {f"{each.repo}@{each.commit}" for each in lock.checkpoints.values()}
-    return [pin for pin in served.pins if pin.rpartition("@")[0] in names and pin not in locked]
+    pins = filter(_PIN.fullmatch, served.pins)
+    return [pin for pin in pins if pin.rpartition("@")[0] in names and pin not in locked]

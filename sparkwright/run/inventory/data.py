@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
@@ -29,9 +29,6 @@ def check_data(fleet: Fleet, *, gateway: bool, removal: bool) -> None:
     """Refuse unknown settings, invalid values and contradictions.
 
     Such errors would otherwise go unnoticed, or end the run after it has connected.
-
-    Raises:
-        PlanError: All of them.
     """
     # Outside of pyinfra, this import would patch the standard library.
     from pyinfra_cli.util import parse_cli_arg
@@ -66,15 +63,8 @@ def _unused(files: GroupData, fleet: Fleet, inventory: Path) -> Iterator[str]:
 
 def _names(inventory: Path) -> set[str]:
     """Return the names that an inventory of pyinfra's gives values: other groups of its owner."""
-    try:
-        tree = ast.parse(inventory.read_text(encoding="utf-8"))
-    except (OSError, ValueError, SyntaxError):
-        return set()
-    return {
-        node.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    }
+    text = inventory.read_text("utf-8", "replace") if inventory.is_file() else ""
+    return {*re.findall(r"^(\w+)\b[^=\n]*=", text, re.MULTILINE)}
 
 
 def _replicas(path: Path) -> Collection[str]:

@@ -59,9 +59,6 @@ def load(path: Path, gateway: bool = False) -> dict[str, list[Host]]:
 
     With `gateway`, there is the group ``gateway`` alone, of its host: this one is in no run for
     Sparks, so that neither fails because the other is off.
-
-    Raises:
-        PlanError: There is no such file, or all its problems.
     """
     fleet = load_fleet(path, recipe_names())
     recipes = {name: load_recipe(name) for name in fleet.recipes}
@@ -109,11 +106,7 @@ def for_pyinfra(root: Path, path: Path | None = None) -> dict[str, list[Host]]:
 
 
 def _prepare_run(path: Path, groups: dict[str, list[Host]]) -> None:
-    """Check the command line against the inventory, and set how the run ends and looks.
-
-    Raises:
-        PlanError: All problems of one kind.
-    """
+    """Check the command line against the inventory, and set how the run ends and looks."""
     # The first group has all hosts.
     hosts = next(iter(groups.values()))
     keep_screen_plain(next((data["spark"] for name, data in hosts if name == "@local"), None))

@@ -18,11 +18,7 @@ _MOST_BYTES = 2**16
 
 
 def check_logins(path: Path, hosts: Sequence[Host], key: str | None = None) -> None:
-    """Check the files of hosts: their private keys, or the command line's own, and known_hosts.
-
-    Raises:
-        PlanError: All problems.
-    """
+    """Check the files of hosts: their private keys, or the command line's own, and known_hosts."""
     problems = [f"--ssh-key: {found}"] if key and (found := key_problem(key)) else []
     for name, data in hosts:
         where = f"{path}: sparks.{data.get('spark') or name}"

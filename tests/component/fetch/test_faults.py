@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from sparkwright.artifacts.weights.weights import parse_folders
 from tests.clock import patience
 from tests.component.servers import until
 from tests.lab import hub
@@ -106,11 +105,3 @@ def test_a_size_that_was_changed_in_the_lock(spark: Spark, by: int) -> None:
     said = spark.refuse()
     assert f"model.safetensors has {size} bytes and the hash of the lock, which says " in said
     assert f"says {size + by} bytes: get the lock back" in said
-
-
-def test_the_record_survives_as_a_reader_sees_it(spark: Spark) -> None:
-    spark.succeed()
-    lines = ["folder\tmodel", "record\t{broken", "file\t1\t1700000000.1234567890\t7\tconfig.json"]
-    folder = parse_folders(lines)["model"]
-    assert folder.record == {}
-    assert folder.files["config.json"].mtime_ns == 1700000000123456789

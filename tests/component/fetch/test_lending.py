@@ -5,12 +5,11 @@ from urllib.parse import quote
 
 import pytest
 
-from host.artifacts.weights.checkpoint import LARGEST_RECORD, Record
-from sparkwright.artifacts.weights.facts import WeightFolders
+from host.artifacts.weights.checkpoint import Record
+from host.artifacts.weights.record import LARGEST_RECORD
 from tests.clock import patience
 from tests.makers.fetching import NAME, Spark
 from tests.makers.share import Lender, lending
-from tests.unit.driven import this_machine
 
 
 def address(spark: Spark, path: str = "config.json") -> str:
@@ -105,16 +104,13 @@ def test_a_record_that_is_none(spark: Spark, text: str) -> None:
     assert set(spark.wrong().values()) == {"has not been verified"}
 
 
-def test_no_name_and_no_record_makes_a_line_of_another_kind(spark: Spark) -> None:
+def test_no_name_and_no_record_is_another_file(spark: Spark) -> None:
     spark.succeed()
-    record = spark.folder / ".sparkwright.json"
-    forged = "\nfolder\tother@0123\nfile\t1\t1.0\t1\tx"
-    record.write_text(record.read_text().strip() + forged)
-    (spark.folder / forged.replace("/", "")).write_text("")
-    with this_machine().current() as host:
-        found = host.get_fact(WeightFolders, root=str(spark.root), folders=[spark.name])
-    assert found.keys() == {spark.name}
-    assert "?" in found[spark.name].files
+    name = '\nother@0123", "hash": "x'
+    (spark.folder / name).write_text("")
+    (spark.folder / "linked").symlink_to("config.json")
+    assert spark.look().files.keys() == {*spark.locked.files, name}
+    assert spark.wrong() == {name: "is not part of the checkpoint"}
 
 
 def test_ranges(head: Spark, lender: Lender) -> None:

@@ -1,10 +1,6 @@
 """A hub on loopback with one small repository, and the client's program against it."""
 
-import os
 import random
-import shutil
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +8,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import close_session
 
-from tests.clock import patience
-from tests.component.hub.client import MODEL, SIZE, Program, Running
+from tests.component.hub.client import MODEL, SIZE, Running
 from tests.lab import hub
 from tests.lab.hub.server import Hub
 
@@ -49,30 +44,3 @@ def running(tmp_path: Path, model: Path) -> Iterator[Running]:
         finally:
             server.shutdown()
             thread.join()
-
-
-@pytest.fixture
-def hf(running: Running, tmp_path: Path) -> Program:
-    program = shutil.which("hf", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    if program is None:
-        pytest.skip("no `hf` program here")
-
-    def run(*arguments: str, token: str = "") -> subprocess.CompletedProcess[str]:
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(tmp_path),
-            "HF_HOME": str(tmp_path / "hf-home"),
-            "HF_ENDPOINT": running.url,
-            "HF_HUB_DISABLE_UPDATE_CHECK": "1",
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-            "HF_TOKEN": token,
-        }
-        return subprocess.run(
-            [program, *arguments],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=patience(),
-        )
-
-    return run

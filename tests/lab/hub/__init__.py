@@ -1,6 +1,6 @@
 """A hub that speaks Hugging Face's protocol to an unmodified client, and misbehaves on demand."""
 
-from tests.lab.hub.control import ADDRESS, URL, clear_faults, main, set_fault, stats
+from tests.lab.hub.control import ADDRESS, URL, clear_faults, set_fault, stats
 from tests.lab.hub.protocol import TOKENS
 from tests.lab.hub.repositories import add_commit, ensure_repositories
 
@@ -11,7 +11,6 @@ __all__ = [
     "add_commit",
     "clear_faults",
     "ensure_repositories",
-    "main",
     "set_fault",
     "stats",
 ]

@@ -1,7 +1,11 @@
-"""Run the hub's commands: python -m tests.lab.hub serve | fault."""
+"""Serve a folder of repositories: python -m tests.lab.hub ROOT HOST:PORT."""
 
 import sys
+from pathlib import Path
 
-from tests.lab.hub.control import main
+from tests.lab.hub.server import Hub
 
-sys.exit(main(sys.argv[1:]))
+root, listen = sys.argv[1:]
+host, _, port = listen.rpartition(":")
+with Hub(Path(root), (host, int(port))) as hub:
+    hub.serve_forever()

@@ -98,12 +98,6 @@ def add_commit(root: Path, name: str, source: Path) -> str:
         name: `organisation/name`.
         source: the folder whose files are the whole commit; they are linked where one file system
             holds both, so replace them afterwards rather than write into them.
-
-    Returns:
-        The id of the commit, 40 hex digits.
-
-    Raises:
-        ValueError: the name is no repository's.
     """
     if not _NAME.fullmatch(name):
         raise ValueError(f"repository: found {name!r}; expected organisation/name")

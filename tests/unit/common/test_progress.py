@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparkwright.common.progress import JobProgress, Meter, duration_text, parse_progress, size_text
+from sparkwright.common.progress import JobProgress, Meter, duration_text, size_text
 
 
 def test_a_line_has_share_rate_and_time_left() -> None:
@@ -23,12 +23,6 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
     meter.line(JobProgress("verifying", 10**9, 10**9, ""), 80)
     line = meter.line(JobProgress("downloading", 5 * 10**8, 10**9, "waiting"), 85)
     assert line == "downloading 0.5 of 1.0 GB · waiting"
-
-
-def test_a_job_that_has_not_said_anything() -> None:
-    assert parse_progress("\n") is None
-    text = '{"phase": "done", "done": 1, "total": 2, "message": "x"}'
-    assert parse_progress(text) == JobProgress("done", 1, 2, "x")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from sparkwright.common.placed import Place
 from sparkwright.run.spark import SparkTarget
 from tests.makers.release import lock, recipe
 
@@ -57,4 +58,4 @@ def test_what_a_release_alone_has_is_as_it_was(
     assert first
     assert second
     assert first.id == alone.id
-    assert (second.seat, second.place) == ("embed", "/opt/qwen36/seats/embed")
+    assert second.place == Place("/opt/qwen36", "embed") == "/opt/qwen36/seats/embed"

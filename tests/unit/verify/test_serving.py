@@ -18,8 +18,7 @@ UNIT = "vllm@chat-0a1b2c3d"
 @pytest.mark.parametrize(
     ("found", "answer", "why", "verb"),
     [
-        (["", "inactive", "inactive"], 0, "nothing is set up on it", "apply"),
-        (["", "", ""], 0, "nothing is set up on it", "apply"),
+        ([""], 0, "nothing is set up on it", "apply"),
         (
             ["chat-0a1b2c3d", "inactive", "active"],
             0,
@@ -42,7 +41,7 @@ def test_a_spark_that_does_not_serve(
     found: Sequence[str], answer: int, why: str, verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(PROGRAM_VARIABLE, "sparkwright")
-    said = unserved("spark-a", found, lambda: answer)
+    said = unserved("spark-a", found[0], found[1:], lambda: answer)
     assert said == f"spark-a does not serve: {why}. Next: sparkwright {verb}"
 
 
@@ -61,12 +60,11 @@ def never() -> int:
     ],
 )
 def test_a_spark_that_serves(found, answer):
-    assert unserved("spark-a", found, answer) == ""
+    assert unserved("spark-a", found[0], found[1:], answer) == ""
 
 
-@pytest.mark.parametrize("found", [["", "inactive", "active"], ["chat-1", "inactive", "active"]])
-def test_the_door_of_a_stopped_engine_is_not_waited_for(found):
-    assert "does not serve" in unserved("spark-a", found, never)
+def test_the_door_of_a_stopped_engine_is_not_waited_for():
+    assert "does not serve" in unserved("spark-a", "chat-1", ["inactive", "active"], never)
 
 
 def test_what_test_certificate_proves_is_not_warned_of(recwarn, monkeypatch):

@@ -1,10 +1,8 @@
 """A folder that holds exactly the files that it should, each with the right hash."""
 
-import errno
 import json
 import os
 import shutil
-import stat
 from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -12,6 +10,7 @@ from threading import Lock
 from typing import Any, Protocol
 
 from host.artifacts.weights.hashing_file import File
+from host.artifacts.weights.record import RECORD, entry_of, read_record
 from host.common.atomic import replace
 from host.common.log import log
 from host.common.progress import JobError
@@ -19,13 +18,8 @@ from host.common.progress import JobError
 # A file that arrives damaged this often is damaged at its source, or this machine's memory is bad.
 DAMAGES = 3
 
-RECORD = ".sparkwright.json"
 PARTIAL = ".sparkwright-partial"
 SET_ASIDE = ".sparkwright-set-aside"
-# Bytes of a record: that of 10,000 files has 2 MB.
-LARGEST_RECORD = 4 * 1024 * 1024
-# In the folder, as who fetches may write nowhere else.
-REPORT = ".sparkwright-progress.json"
 
 
 class Source(Protocol):
@@ -42,60 +36,6 @@ class Source(Protocol):
             JobError: it cannot be had.
         """
         ...
-
-
-def open_below(base: Path, path: str) -> int:
-    """Open a file below a folder, along no link below it.
-
-    Raises:
-        OSError: there is no such file, or a link is in the way.
-    """
-    parts = path.split("/")
-    if {"", ".", ".."} & {*parts}:
-        raise OSError(errno.EINVAL, "no path below the folder")
-    here = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    for depth, part in enumerate(parts, 1):
-        kind = os.O_NONBLOCK if depth == len(parts) else os.O_DIRECTORY
-        try:
-            found = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | kind, dir_fd=here)
-        finally:
-            os.close(here)
-        here = found
-    if not stat.S_ISREG(os.fstat(here).st_mode):
-        os.close(here)
-        raise OSError(errno.EINVAL, "no file")
-    return here
-
-
-def read_record(folder: Path) -> dict[str, dict[str, Any]] | None:
-    """Return the entries of a folder's record by path; None if there is none.
-
-    Whoever fetches can have written anything there: what is no entry is left out.
-    """
-    try:
-        with os.fdopen(open_below(folder, RECORD), "rb") as content:
-            text = content.read(LARGEST_RECORD + 1)
-        if len(text) > LARGEST_RECORD:
-            return None
-        files = json.loads(text)["files"].items()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-    return {path: entry for path, entry in files if _is_entry(entry)}
-
-
-def entry_of(found: os.stat_result, digest: str) -> dict[str, Any]:
-    """Return the entry of a file: its hash, and what shows that it has not changed since."""
-    return {
-        "size": found.st_size,
-        "mtime_ns": found.st_mtime_ns,
-        "inode": found.st_ino,
-        "hash": digest,
-    }
-
-
-def _is_entry(entry: Any) -> bool:
-    kinds = {"size": int, "mtime_ns": int, "inode": int, "hash": str}
-    return isinstance(entry, dict) and {key: type(each) for key, each in entry.items()} == kinds
 
 
 class Record:

@@ -12,11 +12,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from host.artifacts.weights.checkpoint import REPORT, LocalCheckpoint, Source
+from host.artifacts.weights.checkpoint import LocalCheckpoint, Source
 from host.artifacts.weights.folder_source import BundleSource, FolderSource
 from host.artifacts.weights.hub import Repository
 from host.artifacts.weights.link import elsewhere
 from host.artifacts.weights.peer_source import PeerSource
+from host.artifacts.weights.record import REPORT
 from host.common.command_line import words
 from host.common.progress import Progress
 from host.common.retry import run_job

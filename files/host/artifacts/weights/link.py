@@ -16,8 +16,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from host.artifacts.weights.checkpoint import LocalCheckpoint, Record, open_below
+from host.artifacts.weights.checkpoint import LocalCheckpoint, Record
 from host.artifacts.weights.hashing_file import File
+from host.artifacts.weights.record import open_below
 from host.common.command_line import words
 from host.common.log import log
 

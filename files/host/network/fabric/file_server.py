@@ -18,7 +18,7 @@ from threading import active_count
 from typing import Any, BinaryIO
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from host.artifacts.weights.checkpoint import entry_of, open_below, read_record
+from host.artifacts.weights.record import entry_of, open_below, read_record
 from host.common.command_line import words
 
 # The first socket that systemd passes on.

@@ -23,12 +23,6 @@ JUDGES = (
 _RELEASE_IMAGE = re.compile(
     r"(.*/)?vllm/vllm-openai:([a-z][a-z0-9_-]*-)?v?(?P<release>[0-9]+\.[0-9]+\.[0-9]+)(-[a-z0-9.-]*)?"
 )
-# Tried: InstantTensor 0.2.2, with io_uring refused as Docker's seccomp refuses it.
-_INSTANTTENSOR = (
-    "instanttensor reads by io_uring, which Docker's seccomp refuses to this container; "
-    "InstantTensor 0.1.9 to 0.2.2 then reads by Linux AIO, or maps the files where "
-    "INSTANTTENSOR_BACKEND is BUFFERED"
-)
 
 
 @dataclass
@@ -67,11 +61,6 @@ def judge(
 ) -> Judgment:
     """Judge the names of options and variables; the texts of mods may add some of their own."""
     found = Judgment()
-    if args.get("load-format") == "instanttensor":
-        backends = {each.strip() for each in env.get("INSTANTTENSOR_BACKEND", "").split(",")}
-        refused = backends <= {"URING", "URING_BUFFERED"}
-        told = ("args.load-format", _INSTANTTENSOR)
-        (found.problems if refused else found.remarks).append(told)
     # A name that both releases beside one have, that one has as well.
     known, release = releases(), number(by)
     before = max((each for each in known if each <= release), default=known[0])

@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import shown
 from sparkwright.declared.recipe.mod_script import drops_caches
@@ -33,41 +35,15 @@ from sparkwright.declared.recipe.published.serve_line import (
 )
 from sparkwright.declared.recipe.published.shell import ShellError
 
-# Those that are read, and those without an effect on what runs: what is said of the recipe, and
-# what its launcher does with images and models before it starts one.
-_KNOWN = (
-    *("recipe_version", "name", "description", "model", "model_revision", "runtime", "container"),
-    *("command", "defaults", "env", "min_nodes", "max_nodes", "mode", "solo_only", "cluster_only"),
-    *("mods", "build_args", "pre_exec", "post_exec", "post_commands"),
-    *("builder", "builder_config", "executor_config"),
-    *("sparkrun_version", "runtime_version", "metadata", "benchmark", "capabilities"),
-    *("container_name", "distribution_config", "stop_after_post"),
-    *("author", "maintainer", "tags", "notes", "license", "source", "draft_model"),
+_TABLES = yaml.load(Path(__file__).with_name("sparkrun.yaml"))
+_KNOWN, _RUNTIMES, _BUILDERS, _EXPERIMENTAL, _PULLING = (
+    tuple(_TABLES[name].split())
+    for name in ("keys", "runtimes", "builders", "experimental", "pulling")
 )
+_PULLED: Mapping[str, str] = _TABLES["pulled"]
 _IN_THE_IMAGE = "it left out, in a copy of the file, with an image that has what it does"
 _BESIDE = "it left out: nothing runs beside the engine"
 _HOOKS = {"pre_exec": _IN_THE_IMAGE, "post_exec": _BESIDE, "post_commands": _BESIDE}
-# The one pulls images from registries, the other builds those alone that no registry has.
-_BUILDERS = ("eugr", "docker-pull")
-_RUNTIMES = ("vllm", "vllm-distributed", "vllm-ray", "eugr-vllm")
-# Arguments of spark-vllm-docker's build with which it pulls its image all the same: the first
-# choose one, and transformers 5 is in all.
-_EXPERIMENTAL = ("--exp-b12x", "--experimental-b12x")
-_PULLING = (
-    *(*_EXPERIMENTAL, "--tf5", "--pre-tf", "--pre-transformers", "--full-log", "--cleanup"),
-    *("--copy-parallel", "--setup", "-t", "--tag", "-j", "--build-jobs", "-u", "--user"),
-    *("--network", "--config", "-c", "--copy-to", "--copy-to-host"),
-)
-_B12X = "eugr/spark-vllm-b12x:latest"
-_NIGHTLY = "ghcr.io/spark-arena/dgx-vllm-eugr-nightly"
-# The names that spark-vllm-docker's scripts, and sparkrun, give to the images that they pull.
-_PULLED = {
-    "vllm-node": "eugr/spark-vllm:latest",
-    "vllm-node-tf5": "eugr/spark-vllm:latest",
-    "vllm-node-b12x": _B12X,
-    "sparkrun-eugr-vllm": f"{_NIGHTLY}:latest",
-    "sparkrun-eugr-vllm-tf5": f"{_NIGHTLY}-tf5:latest",
-}
 _MOD = re.compile(r"(@[A-Za-z0-9_-]+/)?(mods/)?(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)/?")
 
 
@@ -185,7 +161,7 @@ def _image(document: Document) -> str | None:
     if not isinstance(container, str) or "/" in container:
         return container
     if any(word in _EXPERIMENTAL for word in document.texts("build_args")):
-        return _B12X
+        return _PULLED["vllm-node-b12x"]
     return _PULLED.get(container.removesuffix(":latest"))
 
 
@@ -205,7 +181,7 @@ def _key_problems(document: Document) -> Iterator[str]:
         for index, hook in enumerate(document.texts(key)):
             yield document.problem((key, index), f"found {shown(hook)}; expected {expected}")
     for index, word in enumerate(document.texts("build_args")):
-        if word.startswith("-") and word not in _PULLING:
+        if word.startswith("-") and word not in (*_EXPERIMENTAL, *_PULLING):
             sentence = f"found {shown(word)}; expected {_IN_THE_IMAGE}"
             yield document.problem(("build_args", index), sentence)
     if not isinstance(image, str) or _image(document) is None:

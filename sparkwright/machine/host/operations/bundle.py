@@ -1,13 +1,11 @@
 """Sends files of a bundle to a Spark, by the connection that the run has to it."""
 
 import os
-import shlex
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from tarfile import BLOCKSIZE, TarInfo
-from typing import IO
+from typing import IO, ClassVar
 
 from paramiko import SSHException
 from pyinfra import logger
@@ -15,19 +13,18 @@ from pyinfra.api import FunctionCommand, Host, QuoteString, State, StringCommand
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.connectors.util import make_unix_command_for_host
 
-from sparkwright.common.facts import HostFact
 from sparkwright.common.operations import run_now, uses_sudo
+from sparkwright.common.part import Bounded, Part
 from sparkwright.common.progress import JobProgress, ProgressLines, size_text
 from sparkwright.common.terminal import plain_lines
 from sparkwright.plan.release.bundle import INDEX, Bundle, BundledFile
+from sparkwright.run.state import read_now
 from sparkwright.run.target import target_of
 
 # Bytes that are read and sent at once: with 1 MiB it was a fifth slower.
 _CHUNK = 256 * 1024
 # Seconds in which a Spark takes a chunk, or says how it has ended: its disk may be slow.
 _PATIENCE = 120
-# Paths that one command names: Linux allows 128 kB of it, and a path has about 100.
-_AT_ONCE = 300
 # Bytes that stay free on a Spark's disk.
 _RESERVE = 1024**3
 _AGAIN = "What has come whole of the bundle is kept there: run again, which sends the rest."
@@ -36,52 +33,33 @@ _TAKE = 'umask 022; mkdir -p "$0" && cd "$0" && exec tar --extract --no-same-own
 _LOSSES = (OSError, EOFError, SSHException)
 
 
-@dataclass(frozen=True)
-class CarriedFiles:
-    """The files of a bundle on a Spark, and the free bytes of its disk.
+class CarriedFile(Bounded):
+    """A file of a bundle: its bytes, and its sha256 if that was asked for."""
 
-    Each file has its size, and its hash if that was asked for, by its path in the bundle.
-    """
+    size: int
+    hash: str
 
-    free: int = 0
-    architecture: str = ""
-    files: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+class Carried(Part):
+    """The files of a bundle on a Spark, by their paths in it; and free bytes of its disk."""
+
+    part: ClassVar = "bundle"
+    # Hashing an image takes minutes.
+    patience: ClassVar[float] = 3600
+
+    free: int
+    architecture: str
+    files: dict[str, CarriedFile]
 
     def lack(self, path: str, wanted: BundledFile) -> bool:
         """Tell whether a file is absent or another."""
-        size, digest = self.files.get(path, (-1, ""))
-        return size != wanted.size or digest not in ("", wanted.sha256)
-
-
-class Carried(HostFact[CarriedFiles]):
-    """The files of a bundle that are on the Spark."""
-
-    momentary = True
-    default = CarriedFiles
-
-    def command(self, root: str, paths: Sequence[str], hashed: bool) -> str:
-        digest = 'sha256sum < "$path" | cut -d" " -f1' if hashed else "echo"
-        return f"""
-disk={shlex.quote(root)}
-while [ ! -d "$disk" ]; do disk=$(dirname "$disk"); done
-df --block-size=1 --output=avail "$disk" | tail -n 1
-dpkg --print-architecture 2>/dev/null || echo unknown
-cd {shlex.quote(root)}/bundle 2>/dev/null || exit 0
-for path in {shlex.join(paths)}; do
-  [ ! -f "$path" ] || printf '%s\\t%s\\t%s\\n' "$(stat -c %s "$path")" "$({digest})" "$path"
-done"""
-
-    def parse(self, output: list[str]) -> CarriedFiles:
-        free, architecture, *lines = output
-        found = (line.split("\t") for line in lines)
-        files = {path: (int(size), digest) for size, digest, path in found}
-        return CarriedFiles(int(free), architecture, files)
+        found = self.files.get(path)
+        return not found or found.size != wanted.size or found.hash not in ("", wanted.sha256)
 
 
 def architecture(host: Host) -> str:
     """Return a host's architecture, as dpkg names it."""
-    found = host.get_fact(Carried, root=target_of(host).root, paths=[], hashed=False)
-    return str(found.architecture)
+    return _carried(host, [], hashed=False).architecture
 
 
 def send(bundle: Bundle, paths: Sequence[str], *, hashed: bool = True) -> FunctionCommand:
@@ -109,21 +87,23 @@ def bring(host: Host, bundle: Bundle, paths: Sequence[str], *, hashed: bool = Tr
     Files are compared by content, before and after; or by size alone, if a job will hash them.
     """
     root = target_of(host).root
-    lacking, free = _lacking(host, bundle, paths, hashed)
+    found = _carried(host, paths, hashed)
+    lacking = [path for path in paths if found.lack(path, bundle.index.files[path])]
     size = sum(bundle.index.files[path].size for path in lacking)
     if not lacking:
         return
-    if size + _RESERVE > free:
+    if size + _RESERVE > found.free:
         raise PyinfraError(
-            f"{root}/bundle: found {size_text(free)} free; expected {size_text(size + _RESERVE)}, "
-            f"for what comes from {bundle.folder}: free some space (sparkwright clean), and run "
-            "again."
+            f"{root}/bundle: found {size_text(found.free)} free; expected "
+            f"{size_text(size + _RESERVE)}, for what comes from {bundle.folder}: free some space "
+            "(sparkwright clean), and run again."
         )
     try:
         _stream(host, root, bundle, lacking, size)
     except _LOSSES:
         raise PyinfraError(_LOST) from None
-    if wrong := _lacking(host, bundle, lacking, hashed)[0]:
+    found = _carried(host, lacking, hashed)
+    if wrong := [path for path in lacking if found.lack(path, bundle.index.files[path])]:
         places = (QuoteString(f"{root}/bundle/{path}") for path in wrong)
         run_now(host, StringCommand("rm -f --", *places))
         raise PyinfraError(
@@ -133,17 +113,9 @@ def bring(host: Host, bundle: Bundle, paths: Sequence[str], *, hashed: bool = Tr
     host.log(f"{len(lacking)} file(s) of the bundle sent, {size_text(size)}")
 
 
-def _lacking(
-    host: Host, bundle: Bundle, paths: Sequence[str], hashed: bool
-) -> tuple[list[str], int]:
-    """Return the files that a Spark lacks, and the bytes that are free on its disk."""
-    root, lacking, free = target_of(host).root, [], 0
-    for start in range(0, len(paths), _AT_ONCE):
-        some = list(paths[start : start + _AT_ONCE])
-        found = host.get_fact(Carried, root=root, paths=some, hashed=hashed)
-        lacking += [path for path in some if found.lack(path, bundle.index.files[path])]
-        free = found.free
-    return lacking, free
+def _carried(host: Host, paths: Sequence[str], hashed: bool) -> Carried:
+    asked = Carried.ask(root=target_of(host).root, paths=list(paths), hashed=hashed)
+    return read_now(host, asked)
 
 
 def _stream(host: Host, root: str, bundle: Bundle, paths: Sequence[str], total: int) -> None:

@@ -3,13 +3,14 @@
 import json
 import logging
 from hashlib import sha256
+from typing import Any
 
 import pytest
 
 from sparkwright.artifacts.image import operations
 from sparkwright.artifacts.image.operations import copied_image, image, offered_image
-from sparkwright.artifacts.jobs.facts import ImageState, JobState, JobStates
 from sparkwright.artifacts.jobs.operations import LOST, reason, virtual_environment
+from sparkwright.artifacts.jobs.state import JobState
 from sparkwright.common.errors import PlanError
 from sparkwright.common.progress import JobProgress
 from sparkwright.plan.release.registry_login import RegistryLogin, mirrored
@@ -17,19 +18,27 @@ from tests.unit.driven import Driven, fake_host
 
 REFERENCES = (f"example.org/vllm@sha256:{'5' * 64}", f"sha256:{'5' * 64}", f"sha256:{'6' * 64}")
 IMAGE = REFERENCES[0]
+LACKS = {"image": {"image": None, "fault": ""}}
+HAS = {"image": {"image": {"id": "sha256:1", "size": 1, "content": "a"}, "fault": ""}}
 TEXT = "huggingface-hub==2.4.0\n"
+OTHER = {"environment": {"requirements": None}}
 ENVIRONMENT = {"path": "/r/hf", "requirements": "/r/bin/requirements.txt", "text": TEXT}
 
 
+def failed(job: str, message: str) -> dict[str, Any]:
+    """Return the part of a job that has failed."""
+    progress = {"phase": "failed", "done": 0, "total": 1, "message": message}
+    return {"jobs": {"jobs": {job: {"active": "failed", "progress": progress}}}}
+
+
 def test_an_environment_with_the_same_requirements_stays() -> None:
-    digest = sha256(TEXT.encode()).hexdigest()
-    spark = fake_host({"sha256sum": f"{digest}  .requirements"})
+    spark = fake_host(state={"environment": {"requirements": sha256(TEXT.encode()).hexdigest()}})
     assert not spark.run(virtual_environment, **ENVIRONMENT).did_change()
-    assert len(spark.commands) == 1
+    assert spark.commands == []
 
 
 def test_the_environment_is_stamped_last() -> None:
-    spark = fake_host({"sha256sum": f"{'0' * 64}  .requirements"}, root="/r")
+    spark = fake_host(state=OTHER, root="/r")
     assert spark.run(virtual_environment, **ENVIRONMENT).did_change()
     *_, make, install, stamp = spark.scripts()
     # One at a time, also beside what a killed run has begun.
@@ -42,44 +51,14 @@ def test_the_environment_is_stamped_last() -> None:
 
 
 def test_a_failed_installation_leaves_no_stamp() -> None:
-    spark = fake_host({"pip install": {"success": False, "stderr": "no network"}}, root="/r")
+    failing = {"pip install": {"success": False, "stderr": "no network"}}
+    spark = fake_host(failing, state=OTHER, root="/r")
     assert spark.run(virtual_environment, **ENVIRONMENT).did_error()
     assert "pip install" in spark.scripts()[-1]
 
 
-def test_states_of_two_jobs() -> None:
-    lines = [
-        'weights@a\tactive\t{"phase": "verifying", "done": 1, "total": 2, "message": ""}',
-        "weights@b\tinactive\t",
-    ]
-    assert JobStates().process(lines) == {
-        "weights@a": JobState("active", JobProgress("verifying", 1, 2, "")),
-        "weights@b": JobState("inactive", None),
-    }
-
-
-@pytest.mark.parametrize(
-    ("output", "state"),
-    [
-        (["present"], "present"),
-        (["present", f"Error response from daemon: No such image: {IMAGE}"], "present"),
-        (["", f"Error response from daemon: No such image: {IMAGE}"], "absent"),
-        (["Cannot connect to the Docker daemon at unix:///x."], "Cannot connect to the"),
-        (["sh: 1: docker: not found"], "sh: 1: docker: not found"),
-    ],
-)
-def test_absent_is_not_unknown(output: list[str], state: str) -> None:
-    assert ImageState().process(output).startswith(state)
-
-
 def test_a_missing_image_is_pulled_by_a_unit_and_a_failure_told() -> None:
-    failed = '{"phase": "failed", "done": 0, "total": 1, "message": "The disk is full."}'
-    spark = fake_host(
-        {
-            "image inspect": "Error: No such image: x",
-            "ActiveState": f"image@{'5' * 12}\tfailed\t{failed}",
-        }
-    )
+    spark = fake_host(state=LACKS | failed(f"image@{'5' * 12}", "The disk is full."))
     assert spark.run(image, root="/r", references=REFERENCES, size=1).did_error()
     start = f"systemctl daemon-reload && systemctl start image@{'5' * 12}.service"
     assert start in spark.scripts()
@@ -93,8 +72,7 @@ class TestLogin:
 
     @pytest.fixture
     def spark(self) -> Driven:
-        job = f"image@{'5' * 12}\tfailed\t"
-        return fake_host({"image inspect": "Error: No such image: x", "ActiveState": job})
+        return fake_host(state=LACKS | failed(f"image@{'5' * 12}", "It failed."))
 
     def test_it_comes_by_standard_input(
         self, spark: Driven, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -136,14 +114,13 @@ class TestLogin:
 
     def test_what_is_here_asks_for_no_login(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(operations, "login_of", lambda _: pytest.fail("asked"))
-        spark = fake_host({"image inspect": "present"})
+        spark = fake_host(state=HAS)
         assert not spark.run(image, root="/r", references=REFERENCES, size=1).did_change()
-        assert len(spark.commands) == 1
+        assert spark.commands == []
 
 
 def test_packages_come_by_the_proxy() -> None:
-    stamp = f"{'0' * 64}  .requirements"
-    spark = fake_host({"sha256sum": stamp}, root="/r", proxy="http://proxy.lan:3128")
+    spark = fake_host(state=OTHER, root="/r", proxy="http://proxy.lan:3128")
     assert spark.run(virtual_environment, **ENVIRONMENT).did_change()
     (install,) = [script for script in spark.scripts() if "pip install" in script]
     proxy = "env http_proxy=http://proxy.lan:3128 https_proxy=http://proxy.lan:3128 no_proxy="
@@ -151,9 +128,9 @@ def test_packages_come_by_the_proxy() -> None:
 
 
 def test_an_image_is_offered_while_the_other_spark_lacks_it() -> None:
-    for found, offered in (("Error: No such image: x", True), ("present", False)):
+    for found, offered in ((LACKS, True), (HAS, False)):
         head = fake_host()
-        with fake_host({"image inspect": found}).current() as peer:
+        with fake_host(state=found).current() as peer:
             pass
         arguments = {"root": "/r", "references": REFERENCES, "peer": peer}
         assert head.predicts_change(offered_image, **arguments) is offered
@@ -163,14 +140,8 @@ def test_an_image_is_offered_while_the_other_spark_lacks_it() -> None:
 
 
 def test_a_missing_image_is_copied_by_a_unit_and_a_failure_told() -> None:
-    failed = '{"phase": "failed", "done": 0, "total": 1, "message": "The cable is cut."}'
-    worker = fake_host(
-        {
-            "image inspect": "Error: No such image: x",
-            "ActiveState": f"image-copy\tfailed\t{failed}",
-        }
-    )
-    with fake_host().current() as head:
+    worker = fake_host(state=LACKS | failed("image-copy", "The cable is cut."))
+    with fake_host(state=HAS).current() as head:
         pass
     arguments = {"root": "/r", "references": REFERENCES, "address": "192.168.100.11", "head": head}
     assert worker.predicts_change(copied_image, **arguments)
@@ -190,12 +161,11 @@ def test_the_head_copies_nothing() -> None:
 
 def test_a_lost_connection_says_that_the_job_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    lost = {"success": False, "stderr": "connection lost"}
-    spark = fake_host({"image inspect": "Error: No such image: x", "ActiveState": lost})
+    spark = fake_host(state=LACKS)
     assert spark.run(image, root="/r", references=REFERENCES, size=1).did_error()
     assert LOST in caplog.text
 
 
 def test_the_reason_of_a_job_that_did_not_say_one() -> None:
-    state = JobState("failed", JobProgress("downloading", 1, 2, ""))
+    state = JobState(active="failed", progress=JobProgress("downloading", 1, 2, ""))
     assert "look with `journalctl -u weights@a`" in reason("weights@a", state)

@@ -9,7 +9,7 @@ import pytest
 
 from sparkwright.artifacts.weights.deploy import share_units
 from sparkwright.artifacts.weights.operations import weights
-from sparkwright.artifacts.weights.weights import manifest_text, parse_folders
+from sparkwright.artifacts.weights.weights import manifest_text
 from sparkwright.declared.fleet.fabric_plan import fabric_plan
 from sparkwright.plan.release.lock import CheckpointLock, LockedFile, places
 from tests.unit.driven import Driven, fake_host
@@ -26,28 +26,19 @@ LOCKED = CheckpointLock(
 ENDPOINT = "http://hub.invalid"
 ARGUMENTS = {"root": "/r", "endpoint": ENDPOINT, "checkpoints": {"model": LOCKED}}
 
-RECORD = {
-    "model.safetensors": {"size": 10, "mtime_ns": 7 * 10**9, "inode": 1, "hash": "a" * 64},
-    "config.json": {"size": 3, "mtime_ns": 8 * 10**9 + 5, "inode": 2, "hash": "b" * 40},
+FILES: dict[str, dict[str, Any]] = {
+    "model.safetensors": {"size": 10, "hash": "a" * 64, "changed": False},
+    "config.json": {"size": 3, "hash": "b" * 40, "changed": False},
+    ".gitattributes": {"size": 9, "hash": None, "changed": False},
 }
-FILES = [
-    "file\t10\t7.0000000000\t1\tmodel.safetensors",
-    "file\t3\t8.0000000050\t2\tconfig.json",
-    "file\t9\t8.0000000050\t3\t.gitattributes",
-]
 
 
-def answers(
-    *, manifest: str, files: list[str], active: str = "inactive", job: str = ""
-) -> dict[str, object]:
+def answers(*, manifest: str, files: dict[str, Any], message: str = "") -> dict[str, Any]:
+    """Return the parts of a Spark whose job has failed, and said so or nothing."""
+    report = {"phase": "failed", "done": 0, "total": 0, "message": message} if message else None
     return {
-        "folder\\t": [
-            "folder\tmodel",
-            f"manifest\t{manifest}  -",
-            f"record\t{json.dumps({'files': RECORD})}",
-            *files,
-        ],
-        "ActiveState": f"weights@model\t{active}\t{job}",
+        "weights": {"folders": {"model": {"manifest": manifest, "files": files}}},
+        "jobs": {"jobs": {"weights@model": {"active": "failed", "progress": report}}},
     }
 
 
@@ -65,19 +56,6 @@ ELSEWHERE = ("/home/it/hub", "/mnt/nas")
 
 def units(driven: Driven) -> list[str]:
     return [script for script in driven.scripts() if "systemctl st" in script]
-
-
-@pytest.mark.parametrize(
-    ("printed", "nanoseconds"),
-    [
-        ("1700000000.1234567890", 1_700_000_000_123_456_789),
-        ("1700000000.5", 1_700_000_000_500_000_000),
-        ("1700000000", 1_700_000_000_000_000_000),
-    ],
-)
-def test_the_time_of_a_change_is_exact(printed: str, nanoseconds: int) -> None:
-    folder = parse_folders(["folder\tmodel", f"file\t1\t{printed}\t7\tconfig.json"])["model"]
-    assert folder.files["config.json"].mtime_ns == nanoseconds
 
 
 def test_the_manifest_names_where_files_may_be() -> None:
@@ -100,11 +78,11 @@ def test_the_manifest_names_where_files_may_be() -> None:
 def test_a_folder_as_it_was_verified_costs_one_command(
     arguments: dict[str, Any], known: str
 ) -> None:
-    spark = fake_host(answers(manifest=known, files=FILES))
+    spark = fake_host(state=answers(manifest=known, files=FILES))
     assert not spark.run(weights, **arguments).did_change()
-    assert len(spark.commands) == 1
+    assert (spark.commands, spark.asked) == ([], [["weights"]])
     # A new manifest alone starts nothing.
-    spark = fake_host(answers(manifest="0" * 64, files=FILES))
+    spark = fake_host(state=answers(manifest="0" * 64, files=FILES))
     assert spark.run(weights, **arguments).did_change()
     assert units(spark) == ["systemctl stop weights@model.service"]
     assert not fake_host().run(weights, **{**arguments, "checkpoints": {}}).did_change()
@@ -114,23 +92,23 @@ def test_a_folder_as_it_was_verified_costs_one_command(
 @pytest.mark.parametrize(
     "files",
     [
-        FILES[1:],
-        ["file\t9\t7.0000000000\t1\tmodel.safetensors", *FILES[1:]],
-        ["file\t10\t7.0000000010\t1\tmodel.safetensors", *FILES[1:]],
-        ["file\t10\t7.0000000000\t4\tmodel.safetensors", *FILES[1:]],
-        [*FILES, "file\t1\t7.0000000000\t9\told.safetensors"],
+        {"model.safetensors": FILES["model.safetensors"]},
+        FILES | {"config.json": {"size": 2, "hash": "b" * 40, "changed": True}},
+        FILES | {"config.json": {"size": 3, "hash": "b" * 40, "changed": True}},
+        FILES | {"config.json": {"size": 3, "hash": None, "changed": False}},
+        FILES | {"config.json": {"size": 3, "hash": "c" * 40, "changed": False}},
+        FILES | {"old.safetensors": {"size": 1, "hash": None, "changed": False}},
     ],
-    ids=["missing", "shortened", "touched", "replaced", "one too many"],
+    ids=["missing", "shortened", "changed", "not verified", "another", "one too many"],
 )
 def test_what_differs_is_fetched_by_the_unit(
-    arguments: dict[str, Any], known: str, files: list[str]
+    arguments: dict[str, Any], known: str, files: dict[str, Any]
 ) -> None:
-    failed = json.dumps({"phase": "failed", "done": 0, "total": 0, "message": "The hub is gone."})
-    for job, said in (
-        (failed, "model: The hub is gone."),
+    for message, said in (
+        ("The hub is gone.", "model: The hub is gone."),
         ("", "weights@model.service ended before its work was done"),
     ):
-        spark = fake_host(answers(manifest=known, files=files, active="failed", job=job))
+        spark = fake_host(state=answers(manifest=known, files=files, message=message))
         assert spark.predicts_change(weights, **arguments)
         assert not units(spark)
         assert spark.run(weights, **arguments).did_error()

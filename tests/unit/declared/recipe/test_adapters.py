@@ -9,7 +9,7 @@ from sparkwright.declared.fleet.check import unsupported
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.declared.recipe.trust import needs
-from sparkwright.plan.release.command import Place, serve_arguments
+from sparkwright.plan.release.command import Ranks, serve_arguments
 from tests.makers.gateway import SPARKS, fleet_of
 from tests.makers.recipe import good, problems, put
 
@@ -27,7 +27,7 @@ def args(*adapters: object, **more: object) -> dict[str, object]:
 def recipe(folder: Path, modules: object) -> Recipe:
     settings = {"enable-lora": True, "lora-modules": modules, "max-model-len": 4096}
     put(folder, good() | {"checkpoints": CHECKPOINTS, "args": settings})
-    return load_recipe("try", folder)
+    return load_recipe(str(folder / "try.yaml"))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_an_adapter_that_is_a_checkpoint_needs_no_trust(
 ) -> None:
     found = recipe(tmp_path, modules)
     assert list(needs(found)) == []
-    line = serve_arguments(found, Place())
+    line = serve_arguments(found, Ranks())
     start = line.index("--lora-modules") + 1
     assert line[start : start + len(words)] == words
     names = line[line.index("--served-model-name") + 1 :]
@@ -89,7 +89,7 @@ def test_they_do_not_depend_on_the_number_of_sparks_nor_come_at_run_time(tmp_pat
     (found,) = problems(tmp_path, checkpoints=CHECKPOINTS, by_sparks=by_sparks)
     assert found.startswith("by_sparks.1.args.lora-modules: found adapters; expected them in the")
     put(tmp_path, good() | {"env": {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}})
-    (need,) = needs(load_recipe("try", tmp_path))
+    (need,) = needs(load_recipe(str(tmp_path / "try.yaml")))
     assert need.name == "VLLM_ALLOW_RUNTIME_LORA_UPDATING"
 
 
@@ -100,7 +100,7 @@ def test_the_gateway_keeps_two_adapters_of_one_name_apart(tmp_path: Path) -> Non
     other = {"repo": "somebody/maths-lora", "folder": "other"}
     data["checkpoints"] = {"model": CHECKPOINTS["model"], "other": other}
     put(tmp_path / "two", data)
-    two = load_recipe("try", tmp_path / "two")
+    two = load_recipe(str(tmp_path / "two" / "try.yaml"))
     fleet = fleet_of(tmp_path, f"{SPARKS}gateway: {{spark: spark-a}}\n")
     names = [replica.recipe for replica in fleet.replicas.values()]
     (problem,) = unsupported(fleet, dict(zip(names, (one, two), strict=True)))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.declared.recipe.advisories import ADVISORIES, concerning, warning
+from sparkwright.declared.recipe.advisories import advisories, concerning, warning
 from sparkwright.declared.recipe.loader import load_recipe
 from tests.commands import sparkwright
 
@@ -47,6 +47,6 @@ def test_the_printed_command_says_it(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_the_page_has_all() -> None:
     page = (DOCS / "recipes.md").read_text()
-    for each in ADVISORIES:
+    for each in advisories():
         fixed = ".".join(map(str, each.fixed))
         assert f"| `{each.id}` | {fixed} | {each.fault} |" in page

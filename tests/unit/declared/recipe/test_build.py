@@ -20,7 +20,8 @@ DOCKERFILE = "ARG BASE\nFROM ${BASE}\nARG COMMIT\nARG JOBS=4\nCOPY a.py /\n"
 
 
 @pytest.fixture
-def folders(tmp_path: Path) -> Path:
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("sparkwright.declared.recipe.build.FOLDERS", tmp_path)
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "Dockerfile").write_text(DOCKERFILE)
@@ -33,21 +34,21 @@ def build(folder: str = "mine", **arguments: str) -> ImageBuild:
 
 
 def test_the_name_stands_for_all_inputs(folders: Path) -> None:
-    name = build_name(build(COMMIT="a"), DIGEST, folders)
+    name = build_name(build(COMMIT="a"), DIGEST)
     folder, _, digest = name.partition(":")
     assert folder == "sparkwright/mine"
     assert len(digest) == 12
-    assert build_name(build(COMMIT="a"), DIGEST, folders) == name
+    assert build_name(build(COMMIT="a"), DIGEST) == name
     # Neither the tag of the base counts, nor what an editor leaves behind.
     (folders / "mine/.Dockerfile.swp").write_bytes(b"b0VIM\xff")
     other = ImageBuild(build="mine", base="example.org/vllm:2", args={"COMMIT": "a"})
-    assert build_name(other, DIGEST, folders) == name
+    assert build_name(other, DIGEST) == name
     others = [
-        build_name(build(COMMIT="b"), DIGEST, folders),
-        build_name(build(COMMIT="a"), f"sha256:{'6' * 64}", folders),
+        build_name(build(COMMIT="b"), DIGEST),
+        build_name(build(COMMIT="a"), f"sha256:{'6' * 64}"),
     ]
     (folders / "mine/a.py").write_text("print(1)\n")
-    others.append(build_name(build(COMMIT="a"), DIGEST, folders))
+    others.append(build_name(build(COMMIT="a"), DIGEST))
     assert len({name, *others}) == 4
 
 
@@ -62,22 +63,22 @@ def test_the_name_stands_for_all_inputs(folders: Path) -> None:
     ],
 )
 def test_what_cannot_be_built(folders: Path, wrong: ImageBuild, said: str) -> None:
-    (problem,) = build_problems(wrong, folders)
+    (problem,) = build_problems(wrong)
     assert said in problem
 
 
 def test_a_folder_that_is_no_build(folders: Path) -> None:
     (folders / "mine/Dockerfile").write_text("FROM scratch\n")
-    (problem,) = build_problems(build(), folders)
+    (problem,) = build_problems(build())
     assert "found no `ARG BASE`" in problem
     with pytest.raises(PlanError, match="found no other/Dockerfile"):
-        build_files(build("other"), folders)
+        build_files(build("other"))
 
 
 def test_a_file_that_is_no_text_travels_as_it_is(folders: Path) -> None:
     (folders / "mine/kernels.so").write_bytes(b"\x7fELF\xff")
-    assert list(build_problems(build(COMMIT="a"), folders)) == []
-    files = build_files(build(COMMIT="a"), folders)
+    assert list(build_problems(build(COMMIT="a"))) == []
+    files = build_files(build(COMMIT="a"))
     assert files["kernels.so"] == {"base64": "f0VMRv8=", "mode": 0o644}
     assert files["a.py"] == "print()\n"
 

@@ -26,7 +26,7 @@ from tests.recipes.choices import CHOICES, recipe_of
 
 def recipe(folder: Path, **changes: object) -> Recipe:
     put(folder, {**good(), **changes})
-    return load_recipe("try", folder)
+    return load_recipe(str(folder / "try.yaml"))
 
 
 def cells(folder: Path, **changes: object) -> list[str]:

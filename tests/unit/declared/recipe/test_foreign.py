@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 
 from sparkwright.common.errors import PlanError
+from sparkwright.common.placed import Place
 from sparkwright.declared.recipe.loader import RECIPES, load_recipe
 from sparkwright.declared.recipe.published.draft import NotForUs
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.declared.recipe.values import ImageMods
+from sparkwright.plan.release.command import Ranks
 from sparkwright.plan.release.lock import (
     CheckpointLock,
     ImageLock,
@@ -16,7 +18,7 @@ from sparkwright.plan.release.lock import (
     LockedFile,
     checkpoint_key,
 )
-from sparkwright.plan.release.release import Ranks, make_release
+from sparkwright.plan.release.release import make_release
 from sparkwright.run.inventory.groups import load
 from tests.published import published
 from tests.unit.unplaced import unplaced
@@ -174,14 +176,11 @@ def test_what_it_answers(put, model, words, answers):
     ("changes", "problem"),
     [
         ([("runtime: vllm", "mods: [mods/fix]")], "mods[0]: found mods/fix, a mod that is not at"),
-        ([("runtime: vllm", "mods: [../fix]")], "mods[0]: found ../fix, a mod that is not at hand"),
         ([("runtime: vllm", "mods: x")], 'mods: found "x"; expected a list'),
         ([("runtime: vllm", "builder: mine")], 'builder: found "mine"; expected eugr or docker'),
         ([("runtime: vllm", "builder_config: {branch: x}")], "builder_config: found"),
         ([("runtime: vllm", "pre_exec: [ls]")], 'pre_exec[0]: found "ls"; expected it'),
-        ([("runtime: vllm", "pre_exec: [echo a > b]")], 'pre_exec[0]: found "echo a > b"'),
         ([("runtime: vllm", "post_exec: [ls]")], "nothing runs beside the engine"),
-        ([("runtime: vllm", "post_commands: [ls]")], "nothing runs beside the engine"),
         ([("runtime: vllm", "build_args: [--tf5, --x]")], 'build_args[1]: found "--x"; expected'),
         ([("runtime: vllm", "volumes: [/a:/b]")], "which cannot be converted; remove it"),
         ([("runtime: vllm", "executor_config: x")], 'executor_config: found "x"; expected a map'),
@@ -441,7 +440,7 @@ def locked(recipe: Recipe) -> Lock:
 def test_a_release_comes_out(put):
     recipe = theirs(put(SPARKRUN, ("model: owner", "model_revision: v1.2\nmodel: owner")))
     assert recipe.checkpoints["model"].revision == "v1.2"
-    release = make_release(recipe, locked(recipe), root="/opt/x", ranks=Ranks(("a",)))
+    release = make_release(recipe, locked(recipe), Place("/opt/x"), Ranks(("a",)))
     assert release.id.startswith("my-model-v2-")
     text = "".join(text for name, text in release.files.items() if not name.startswith("bin/"))
     assert "theirs" not in text

@@ -153,7 +153,7 @@ def test_every_reader_sees_the_same_step(tokens: object):
 @pytest.mark.parametrize("length", [262144, "262144", "256K"])
 def test_every_reader_sees_the_same_context(tmp_path: Path, length: object):
     put(tmp_path, {**good(), "sparks": [1], "args": {"max-model-len": length}})
-    loaded = load_recipe("try", tmp_path)
+    loaded = load_recipe(str(tmp_path / "try.yaml"))
     inventory = tmp_path / "sparks.yaml"
     inventory.write_text("sparks: {a: {}}\nreplicas: {chat: {recipe: try, sparks: [a]}}\n")
     (upstream,) = upstreams(load_fleet(inventory, ["try"]), {"try": loaded})

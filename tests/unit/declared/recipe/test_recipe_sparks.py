@@ -26,7 +26,7 @@ def test_what_differs_with_a_number_of_sparks_replaces_the_rest(tmp_path: Path) 
         "start_timeout": 90,
     }
     put(tmp_path, {**good(), **base, "by_sparks": {2: own}})
-    recipe = load_recipe("try", tmp_path)
+    recipe = load_recipe(str(tmp_path / "try.yaml"))
     one, two = recipe.for_sparks(1), recipe.for_sparks(2)
     assert (one.args, one.env, one.start_timeout) == (base["args"], base["env"], 60)
     assert two.args == {
@@ -39,7 +39,7 @@ def test_what_differs_with_a_number_of_sparks_replaces_the_rest(tmp_path: Path) 
     assert one.by_sparks == two.by_sparks == {}
     assert recipe.args == base["args"]
     put(tmp_path, {**good(), "sparks": [1, 2]})
-    same = load_recipe("try", tmp_path)
+    same = load_recipe(str(tmp_path / "try.yaml"))
     assert same.for_sparks(1) == same.for_sparks(2) == same
 
 

@@ -46,7 +46,7 @@ FP8 = {"kv-cache-dtype": "fp8"}
 @pytest.mark.parametrize("repo", ["Qwen/Qwen3.5-35B-A3B-FP8", "ig1/Qwen3.5-35B-A3B-NVFP4"])
 def test_an_fp8_kv_cache_that_sources_disagree_on_is_warned_of(tmp_path: Path, repo: str) -> None:
     put(tmp_path, {**good(), "checkpoints": served(repo), "args": FP8})
-    recipe = load_recipe("try", tmp_path)
+    recipe = load_recipe(str(tmp_path / "try.yaml"))
     (warning,) = doubts(recipe)
     assert not warning.error
     assert repo in warning.found
@@ -67,7 +67,7 @@ def test_an_fp8_kv_cache_that_sources_disagree_on_is_warned_of(tmp_path: Path, r
 )
 def test_no_other_is_warned_of(tmp_path: Path, changes: dict[str, object]) -> None:
     put(tmp_path, {**good(), **changes})
-    assert not [*doubts(load_recipe("try", tmp_path))]
+    assert not [*doubts(load_recipe(str(tmp_path / "try.yaml")))]
 
 
 def test_our_own_are_warned_of_where_their_source_measured_it() -> None:
@@ -127,7 +127,7 @@ def test_what_fails_in_silence_is_refused(
 )
 def test_what_differs_in_what_matters_passes(tmp_path: Path, changes: dict[str, object]) -> None:
     put(tmp_path, {**good(), "vllm": "0.28.0", **changes})
-    load_recipe("try", tmp_path)
+    load_recipe(str(tmp_path / "try.yaml"))
 
 
 DRAFTER = {"repo": "z-lab/Qwen3.6-35B-A3B-DFlash", "folder": "drafter"}
@@ -143,4 +143,4 @@ def test_an_old_copy_of_the_drafter_must_be_refused(tmp_path: Path, since: date 
     )
     newer = {**DRAFTER, "not_before": date(2026, 4, 19)}
     put(tmp_path, {**good(), "checkpoints": {**OTHER, "drafter": newer}})
-    load_recipe("try", tmp_path)
+    load_recipe(str(tmp_path / "try.yaml"))

@@ -17,7 +17,6 @@ from sparkwright.declared.recipe.published.shell import ShellError
         ("-tp 2 -pp=1 -O3 -q fp8", {"tensor-parallel-size": 2, "pipeline-parallel-size": 1,
                                     "optimization-level": 3, "quantization": "fp8"}),
         ("-O 2 -ep", {"optimization-level": 2, "enable-expert-parallel": True}),
-        ("--max_num_seqs 4", {"max-num-seqs": 4}),
         ("--max-model-len -1 --seed 0", {"max-model-len": -1, "seed": 0}),
         ("--gpu-memory-utilization 0.80", {"gpu-memory-utilization": 0.8}),
         ("--max-model-len 256k --x 007 --y 1e3", {"max-model-len": "256k", "x": "007", "y": "1e3"}),
@@ -37,7 +36,6 @@ from sparkwright.declared.recipe.published.shell import ShellError
         ("-sc.method mtp -ac.backend=x", {"speculative-config": {"method": "mtp"},
                                           "attention-config": {"backend": "x"}}),
         ("-cc '{\"mode\": 3}' -cc.x 1", {"compilation-config": {"mode": 3, "x": 1}}),
-        ("-dcp 2", {"decode-context-parallel-size": 2}),
     ],
 )  # fmt: skip
 def test_options(words, options):
@@ -78,14 +76,11 @@ def test_lines_of_problems():
         ("", "found nothing; expected vllm serve"),
         ("sglang serve --model-path m", "found sglang serve; expected vllm serve"),
         ("python3 -m pip install x && vllm serve m", "found python3 -m; expected vllm serve"),
-        ("bash -c 'cd /x'", "found bash -c; expected vllm serve"),
         ("bash start.sh", "found bash start.sh; expected vllm serve"),
         ("echo a > /etc/x\nvllm serve m", "found echo a; expected vllm serve"),
         ("export A=1 | tee x; vllm serve m", "found |; expected one vllm serve line"),
         ("vllm serve m; touch x", "found ;; expected one vllm serve line"),
         ("vllm serve $MODEL", "found $MODEL, which a shell expands"),
-        ("vllm serve m && touch x", "found &&; expected one vllm serve line"),
-        ("vllm serve m | tee log", "found |; expected one vllm serve line"),
         ("vllm serve m 2>/dev/null", "found >; expected one vllm serve line"),
         ("vllm serve m\n--seed 1", "found a line break without a backslash"),
         ("vllm serve m \\\n# why\n --seed 1", "expected one vllm serve line and nothing else"),
@@ -100,7 +95,6 @@ def test_lines_of_problems():
         ("vllm serve m --a.b 1 --a.b.c 2", "found --a.b.c 2; expected --option '{JSON}'"),
         ("vllm serve m --a.b+ 2", "found --a.b+ 2; expected --option '{JSON}'"),
         ("vllm serve m --a" + ".b" * 9 + " 2", "expected --option '{JSON}'"),
-        ("vllm serve m -zz.a 1", "found -zz.a; expected vLLM's long option"),
     ],
 )
 def test_what_is_no_serve_line(text, problem):

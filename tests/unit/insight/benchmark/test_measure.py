@@ -20,8 +20,11 @@ from host.insight.benchmark.measure import (
     figures,
     long_prompt,
 )
+from host.state import state
 from sparkwright.common.startup import KEPT, start_figures
 from sparkwright.declared.recipe.workloads import METRICS
+from sparkwright.insight.benchmark.measured import BenchmarkResult
+from tests.makers.benchmark import answer, recorded
 from tests.makers.shell import program
 
 PASSAGES = ["one two three four", "five six seven", "eight nine ten eleven twelve"]
@@ -261,3 +264,16 @@ def test_no_engine_to_measure_beside(tmp_path: Path, monkeypatch: pytest.MonkeyP
     programs(tmp_path, monkeypatch, docker="exit 1")
     with pytest.raises(JobError, match="no container vllm-x"):
         Tool("vllm-x", [])
+
+
+def test_the_result_is_read_as_it_was_written(tmp_path: Path) -> None:
+    ask, file = BenchmarkResult.ask(root=str(tmp_path)), tmp_path / "benchmarks/latest.json"
+    assert state.answers([("benchmark", dict(ask.arguments), 5)]) == ['{"known": {"answer": null}}']
+    file.parent.mkdir()
+    file.write_text(json.dumps(recorded("within")))
+    (line,) = state.answers([("benchmark", dict(ask.arguments), 5)])
+    assert ask.value(line).answer == answer(recorded("within"))
+    file.write_text("{")
+    (line,) = state.answers([("benchmark", dict(ask.arguments), 5)])
+    with pytest.raises(ValueError, match="benchmark: JSONDecodeError"):
+        ask.value(line)

@@ -11,7 +11,7 @@ from sparkwright.insight.drift.drift import (
     running_differences,
     running_script,
 )
-from sparkwright.plan.release.command import Place, container_arguments, environment
+from sparkwright.plan.release.command import Ranks, container_arguments, environment
 from tests.makers.release import release
 from tests.makers.shell import program, shell
 
@@ -23,7 +23,7 @@ def running(
 ) -> list[tuple[str, str, str]]:
     """Return what is told of a Spark that runs one engine, but for some sections."""
     served = release()
-    ours = container_arguments(served.recipe, Place())
+    ours = container_arguments(served.recipe, Ranks())
     variables = [f"{key}={value}" for key, value in environment(served.recipe).items()]
     known = {"RELEASE": served.id, "ARGUMENTS": json.dumps(ours), "ENV": json.dumps(variables)}
     found = {"containers": CONTAINER, "image": "sha256:aa", "holds": "0x1, [N/A]", "held": "vim"}

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.common.errors import PlanError
+from sparkwright.common.placed import Place
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.plan.release.command import (
-    Place,
+    Ranks,
     docker_run,
     environment,
     serve_arguments,
@@ -19,7 +19,7 @@ from sparkwright.plan.release.command import (
 from tests.clock import patience
 from tests.commands import sparkwright
 from tests.makers.recipe import good, put
-from tests.makers.release import NASTY
+from tests.makers.release import NASTY, numbered
 
 # What an engine of one Spark has whatever its recipe says.
 ALONE = {
@@ -48,7 +48,7 @@ def through_shell(text: str, folder: Path) -> list[str]:
 def recipe_with(folder: Path, **changes: object) -> Recipe:
     folder.mkdir()
     put(folder, {**good(), **changes})
-    return load_recipe("try", folder)
+    return load_recipe(str(folder / "try.yaml"))
 
 
 def options(words: list[str]) -> dict[str, list[str]]:
@@ -88,8 +88,10 @@ def test_a_value_of_a_recipe_is_never_executed(tmp_path: Path, value: str) -> No
         served_names=[value],
         env={"A": value},
     )
-    where = {"release": "r", "root": "/r", "folders": dict.fromkeys(recipe.checkpoints, "w")}
-    words = docker_run(recipe, Place(), image="i@sha256:0", cache="0", user="7:8", **where)
+    where = {"release": "r", "folders": dict.fromkeys(recipe.checkpoints, "w")}
+    words = docker_run(
+        recipe, Ranks(), Place("/opt/x"), image="i@sha256:0", cache="0", user="7:8", **where
+    )
     empty = tmp_path / "empty"
     empty.mkdir()
     assert through_shell(shell_lines(words), empty) == words
@@ -112,7 +114,7 @@ def test_how_values_become_options_and_variables(tmp_path: Path) -> None:
             "json": {"model": "${drafter}", "deep": [{"x": None}, "${model}/x"]},
         },
     )
-    words = serve_arguments(recipe, Place())
+    words = serve_arguments(recipe, Ranks())
     assert words == [
         *("serve", "/models/model", "--on", "--no-dark", "--several", "a", "1"),
         *("--whole", "8192", "--part", "0.85", "--text", "auto", "--json"),
@@ -146,7 +148,7 @@ def test_a_head_waits_for_its_worker_longer_than_a_step_takes(
 
 def test_seed_001_keeps_all_of_its_settings() -> None:
     recipe = load_recipe("qwen3.6-35b-nvfp4-dflash")
-    words = serve_arguments(recipe, Place())
+    words = serve_arguments(recipe, Ranks())
     assert words[:2] == ["serve", "/models/qwen36-nvfp4"]
     assert options(words) == {
         "--served-model-name": ["qwen36-35b-heretic", "qwen36-fast", "qwen36-deep"],
@@ -184,8 +186,10 @@ def test_seed_001_keeps_all_of_its_settings() -> None:
 
 def test_the_container_sees_weights_read_only_and_keeps_its_caches() -> None:
     recipe = load_recipe("lab-tiny")
-    where = {"release": "lab-tiny-1", "root": "/opt/x", "folders": {"model": "tiny@1"}}
-    words = docker_run(recipe, Place(), image="i@sha256:0", cache="0", user="7:8", **where)
+    where = {"release": "lab-tiny-1", "folders": {"model": "tiny@1"}}
+    words = docker_run(
+        recipe, Ranks(), Place("/opt/x"), image="i@sha256:0", cache="0", user="7:8", **where
+    )
     assert words[:2] == ["docker", "run"]
     volumes = [words[i + 1] for i, word in enumerate(words) if word == "--volume"]
     assert volumes == [
@@ -204,9 +208,7 @@ def test_the_container_sees_weights_read_only_and_keeps_its_caches() -> None:
 
 def test_two_ranks_differ_only_in_their_part() -> None:
     recipe = load_recipe("lab-tiny")
-    head, worker = (
-        serve_arguments(recipe, Place(rank, nodes=2, master="192.0.2.1")) for rank in (0, 1)
-    )
+    head, worker = (serve_arguments(recipe, numbered(2, rank)) for rank in (0, 1))
     common = {"--tensor-parallel-size": ["2"], "--nnodes": ["2"], "--master-addr": ["192.0.2.1"]}
     assert (
         options(head).items()
@@ -214,8 +216,6 @@ def test_two_ranks_differ_only_in_their_part() -> None:
     )
     assert options(worker).items() >= (common | {"--node-rank": ["1"], "--headless": []}).items()
     assert not {"--uds", "--port", "--host"} & options(worker).keys()
-    with pytest.raises(PlanError, match="expected a fabric address"):
-        serve_arguments(recipe, Place(nodes=2))
 
 
 def test_the_program_prints_what_will_run(

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.plan.release.command import Place, docker_run
+from sparkwright.plan.release.command import Ranks, docker_run
 from sparkwright.plan.release.lock import Lock, image_key
-from sparkwright.plan.release.release import Ranks, repository
+from sparkwright.plan.release.release import repository
 from tests.clock import patience
 from tests.makers.release import DIGEST, NASTY, PAIR, lock, pair, recipe, release
 
@@ -158,9 +158,9 @@ def test_run_becomes_docker_with_exactly_its_words(tmp_path: Path) -> None:
     path = f"{docker.parent}:{os.environ['PATH']}"
     with subprocess.Popen([run], cwd=tmp_path, env={"PATH": path}) as process:
         assert process.wait(timeout=patience()) == 0
-    where = {"release": made.id, "root": made.root, "folders": made.folders}
+    where = {"release": made.id, "folders": made.folders}
     expected = docker_run(
-        nasty, Place(), image="sha256:the-image", cache="the-image", user="7:7", **where
+        nasty, Ranks(), made.place, image="sha256:the-image", cache="the-image", user="7:7", **where
     )
     assert (tmp_path / "words").read_text().split("\0")[:-1] == expected[1:]
     assert int((tmp_path / "pid").read_text()) == process.pid, "signals must reach docker itself"

@@ -1,16 +1,18 @@
 """A lock that is lost while a release serves."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from host.state import served
+from sparkwright.common.placed import Place
 from sparkwright.declared.recipe.loader import load_recipe
-from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.declared.recipe.recipe import Checkpoint, Recipe
+from sparkwright.plan.release.command import Ranks
 from sparkwright.plan.release.lock import ImageLock, Lock, checkpoint_key, image_key
-from sparkwright.plan.release.release import Ranks, make_release
-from sparkwright.plan.release.served import Served, lost_pins, parse_served, served_script
+from sparkwright.plan.release.release import make_release
+from sparkwright.plan.release.served import Served, lost_pins
 from tests.makers.release import COMMIT, DIGEST, checkpoint
 
 INVENTORY = Path("inventory/sparks.yaml")
@@ -35,7 +37,7 @@ def full(recipe: Recipe) -> Lock:
 @pytest.fixture
 def root(recipe: Recipe, tmp_path: Path) -> Path:
     """A Spark's folder whose `current` is a release of the recipe."""
-    release = make_release(recipe, full(recipe), root=str(tmp_path), ranks=Ranks(("a",)))
+    release = make_release(recipe, full(recipe), Place(str(tmp_path)), Ranks(("a",)))
     folder = tmp_path / "releases" / "it's-1"
     folder.mkdir(parents=True)
     for name, text in release.files.items():
@@ -45,17 +47,14 @@ def root(recipe: Recipe, tmp_path: Path) -> Path:
 
 
 def read(root: Path) -> Served:
-    done = subprocess.run(
-        ["sh", "-c", served_script(str(root))], capture_output=True, text=True, check=True
-    )
-    return parse_served(done.stdout.splitlines())
+    return Served.model_validate_json(json.dumps(served.read(root=str(root))))
 
 
 def test_a_spark_says_what_it_serves(root: Path, recipe: Recipe) -> None:
     assert read(root) == Served(
-        "it's-1",
-        recipe.vllm,
-        (f"vllm/vllm-openai@{DIGEST}", f"nvidia/Qwen3.6-35B-A3B-NVFP4@{COMMIT}"),
+        release="it's-1",
+        vllm=recipe.vllm,
+        pins=(f"vllm/vllm-openai@{DIGEST}", f"nvidia/Qwen3.6-35B-A3B-NVFP4@{COMMIT}"),
     )
 
 
@@ -65,29 +64,21 @@ def test_a_new_spark_serves_nothing(tmp_path: Path) -> None:
     assert read(tmp_path) == Served()
 
 
-@pytest.mark.parametrize(
-    ("image", "repo", "commit"),
-    [
-        ("sparkwright/lab:0123", "o/n; reboot", COMMIT),
-        (f"a b@{DIGEST}", "o/n", "main"),
-        (f"$(reboot)@{DIGEST}", "-o/n", COMMIT),
-    ],
-)
-def test_only_names_that_may_be_printed_as_words_are_taken(
-    image: str, repo: str, commit: str
-) -> None:
-    said = {
-        "vllm": "0.1",
-        "image": image,
-        "checkpoints": {"model": {"repo": repo, "commit": commit}},
-    }
-    assert parse_served(["r-1", json.dumps(said)]) == Served("r-1", "0.1")
+@pytest.mark.parametrize("pin", [f"$(reboot)@{DIGEST}", f"o/n; reboot@{COMMIT}", "o/n@main"])
+def test_only_names_that_may_be_printed_as_words_are_adopted(recipe: Recipe, pin: str) -> None:
+    says = Served(release="r-1", vllm=recipe.vllm, pins=(pin,))
+    repo = Checkpoint.model_construct(repo=pin.rpartition("@")[0])
+    wanted = recipe.model_copy(update={"checkpoints": {"model": repo}})
+    said = lost_pins(INVENTORY, None, [wanted], {"a": says})
+    assert said
+    assert "--adopt" not in said
 
 
-@pytest.mark.parametrize("said", ["", "[]", '{"checkpoints": 1}', '{"image": 1}'])
-def test_what_is_no_release_is_an_error(said: str) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011
-        parse_served(["r-1", said])
+@pytest.mark.parametrize("said", ["", "[]", "{}", '{"vllm": "1", "image": "a"}'])
+def test_what_is_no_release_is_an_error(root: Path, said: str) -> None:
+    (root / "current" / "release.json").write_text(said)
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        read(root)
 
 
 class TestLostPins:

@@ -105,19 +105,3 @@ def test_variables_that_vllm_passes_over(read: Read) -> None:
     (remark,) = found.remarks
     assert remark.endswith("env.VLLM_NOBODYS: vLLM 0.28.0 lacks it, and passes over it")
     assert read("example.org/vllm:1", "--seed 2").data["unjudged"] == ["VLLM_NOBODYS"]
-
-
-@pytest.mark.parametrize("backend", [None, "BUFFERED", "URING,AIO", "AIO"])
-def test_a_loader_that_can_do_without_io_uring(read: Read, backend: str | None) -> None:
-    found = read(
-        STOCK, "--load-format instanttensor", env=f"INSTANTTENSOR_BACKEND: '{backend or 'AIO'}'"
-    )
-    (remark,) = [each for each in found.remarks if "x.yaml:9: args.load-format" in each]
-    assert "Docker's seccomp refuses" in remark
-
-
-@pytest.mark.parametrize("backend", ["URING", "URING_BUFFERED", "URING,URING_BUFFERED"])
-def test_a_loader_that_is_told_to_use_io_uring_alone(read: Read, backend: str) -> None:
-    with pytest.raises(PlanError, match=r"x\.yaml:9: args\.load-format: instanttensor reads by"):
-        read(STOCK, "--load-format instanttensor", env=f"INSTANTTENSOR_BACKEND: '{backend}'")
-    assert read(STOCK, "--seed 2", env=f"INSTANTTENSOR_BACKEND: '{backend}'").data["args"]

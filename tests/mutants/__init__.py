@@ -1,1 +1,0 @@
-"""Mutation testing: small changes of the code that some test must notice."""
