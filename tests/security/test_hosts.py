@@ -12,7 +12,6 @@ import pkgutil
 import re
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -51,6 +50,7 @@ from tests.clock import patience
 from tests.component import command_line
 from tests.component.sshd import machines
 from tests.makers.fabric import PLAN, PORT_0, spark
+from tests.makers.models import changed
 from tests.makers.preflight import NOW, WANTED
 from tests.security.hostile import BY_SSH, ESCAPES, SPEAKERS
 
@@ -190,7 +190,7 @@ FILES = st.builds(
     NetplanFile, st.sampled_from([NETPLAN, "/etc/netplan/a.yaml"]), st.text(), NETPLANS
 )
 FABRICS = st.from_type(FabricState) | st.builds(
-    lambda files, reach: replace(spark(), netplan=tuple(files), reach=reach),
+    lambda files, reach: changed(spark(), netplan=tuple(files), reach=reach),
     st.lists(FILES, max_size=3),
     st.from_type(dict[str, Reach]),
 )
