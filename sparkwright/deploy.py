@@ -70,7 +70,7 @@ def prepare(answers: str) -> None:
 def expect_all() -> None:
     """Have the first step that reads the Spark read for all of them, in one command."""
     own = target()
-    parts = (machine, preflight, fabric, runtime, link, jobs, weights, image)
+    parts = (machine, preflight, fabric, firewall, runtime, link, jobs, weights, image, door)
     expect(own.host, lambda: [ask for part in parts for ask in part.reads(own)])
 
 

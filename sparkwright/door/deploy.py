@@ -2,12 +2,15 @@
 
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pyinfra.api import deploy
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.operations import is_dry_run
+from sparkwright.common.part import Ask
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import folder, seat_folders
 from sparkwright.common.render import unit_file
@@ -26,7 +29,7 @@ from sparkwright.door.keys import (
 )
 from sparkwright.door.keys_file import OWNER, new_secret
 from sparkwright.door.operations import door, no_door
-from sparkwright.door.state import IssuedToDoors
+from sparkwright.door.state import IssuedToDoors, ask_door
 from sparkwright.plan.release.programs import program_files
 from sparkwright.run.every_spark import of_every_spark
 from sparkwright.run.spark import fleet_of
@@ -38,6 +41,13 @@ _FILES = HOST_FILES / "door"
 _turn = threading.Lock()
 # By inventory file, what a dry run plans with.
 _planned: dict[Path, list[Key]] = {}
+
+
+def reads(own: Target) -> Iterator[Ask[Any]]:
+    """Yield what these steps ask of a Spark."""
+    for seat in own.seats if own.is_head else ():
+        if seat.port:
+            yield ask_door(seat.place, seat.settings.bind, seat.port)
 
 
 @deploy("Door")
@@ -98,7 +108,9 @@ def check_authority(fleet: Fleet, settings: Settings) -> None:
 
 
 def _refuse_if_lost(fleet: Fleet, path: Path, issued: str) -> None:
-    if problem := lost(fleet, path, issued, of_every_spark(IssuedToDoors)):
+    doors = of_every_spark(IssuedToDoors)
+    has = {spark: bool(getattr(found, issued)) for spark, found in doors.items()}
+    if problem := lost(fleet, path, issued, has):
         raise PlanError(problem)
 
 

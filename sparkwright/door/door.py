@@ -38,6 +38,12 @@ def door_unit(place: str) -> str:
     return f"door@{seat}.service" if seat else UNIT
 
 
+def door_folder(place: str) -> str:
+    """Return the folder of haproxy's files, by no link of a seat's."""
+    seat = seat_of(place)
+    return f"{place.removesuffix(f'/seats/{seat}')}/door/seats/{seat}" if seat else f"{place}/door"
+
+
 @dataclass(frozen=True)
 class DoorPlan:
     """The door of one replica, or of the gateway.

@@ -111,13 +111,13 @@ def new_file(fleet: Fleet) -> str:
     return said
 
 
-def lost(fleet: Fleet, path: Path, issued: str, doors: Mapping[str, set[str]]) -> str | None:
+def lost(fleet: Fleet, path: Path, issued: str, doors: Mapping[str, bool]) -> str | None:
     """Return why a run may not make new keys, or a new authority; None if no door has any.
 
     Args:
         path: Where they should be beside the inventory.
         issued: "keys", or "certificate".
-        doors: What the door of each Spark has that was read; see `IssuedToDoors`.
+        doors: Whether the door of each Spark that was read has some: see `IssuedToDoors`.
     """
     absent, what, new = {
         "keys": ("such file", "keys", next_line("keys new")),
@@ -125,7 +125,7 @@ def lost(fleet: Fleet, path: Path, issued: str, doors: Mapping[str, set[str]]) -
     }[issued]
     keyed = (each for each in fleet.replicas.values() if issued != "keys" or not each.api_key)
     unread = [each.sparks[0] for each in keyed if each.sparks[0] not in doors]
-    having = sorted(spark for spark, found in doors.items() if issued in found)
+    having = sorted(spark for spark, found in doors.items() if found)
     if having:
         why = f"while the door of {' and of '.join(having)} has {what}"
     elif unread:

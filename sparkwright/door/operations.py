@@ -2,24 +2,25 @@
 
 from collections.abc import Generator, Mapping, Sequence
 from datetime import UTC, datetime
-from hashlib import sha256
 from ipaddress import ip_address
 
 from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
-from sparkwright.common.files import Entry, ManagedFile
-from sparkwright.common.operations import differs, failing, foresee, notice, unit_differs
+from sparkwright.common.difference import Difference
+from sparkwright.common.files import Entry, FileState, ManagedFile, is_current, secret_difference
+from sparkwright.common.operations import differs, failing, notice, unit_differs
 from sparkwright.common.placed import SYSTEMD
-from sparkwright.door.door import UNIT, DoorPlan, door_unit, mark
-from sparkwright.door.state import DoorState, DoorStates
-from sparkwright.machine.host.operations.files import file_states, managed_files
+from sparkwright.door.door import UNIT, DoorPlan, door_folder, door_unit, mark
+from sparkwright.door.state import DoorState, ask_door
+from sparkwright.machine.host.facts import path_states
+from sparkwright.machine.host.operations.files import managed_files
 from sparkwright.machine.host.operations.packages import install
+from sparkwright.machine.host.state import UnitState, unit_state
+from sparkwright.run.state import read
 
 _PACKAGE = "haproxy"
-# Mode and SHA-256 of a file; None where it is absent.
-_Found = tuple[str, str] | None
 
 
 @operation()
@@ -32,9 +33,8 @@ def door(
     a reload, which ends no stream; only a new unit file restarts the door. haproxy's own service
     stays as its owner has set it.
     """
-    name, entries, bind = door_unit(root), [*folders, unit], plan.settings.bind
-    foresee(lambda: file_states(entries))
-    state = host.get_fact(DoorStates, root=root, bind=bind, port=plan.port)
+    name, bind = door_unit(root), plan.settings.bind
+    state = read(host, ask_door(root, bind, plan.port))
     warn(plan)
     if state.elsewhere:
         yield failing(
@@ -49,25 +49,25 @@ def door(
         )
         return
     files = plan.files(template, root)
-    wanted = {
-        each: None if text is None else ("600", _sha256(text.encode()))
-        for each, text in files.items()
-    }
-    laid_down = list(managed_files._inner(entries=entries))
-    _tell(state, root, wanted, mark(files))
+    laid_down = list(managed_files._inner(entries=[*folders, unit]))
+    unit_file = path_states([unit.path]).get(unit.path, FileState("absent"))
+    running = unit_state(state.unit, [unit_file])
+    differing = _differing(door_folder(root), files)
+    for each in differing:
+        differs(*each)
+    _tell(state, name, running, mark(files))
     if not state.installed:
         yield install(_PACKAGE)
     if not state.installed or state.stray:
         yield StringCommand("systemctl disable --quiet --now haproxy.service")
     yield from laid_down
-    if any(state.files.get(each) != found for each, found in wanted.items()):
+    if differing:
         yield from _proved(root, files)
-    if not state.unit.enabled:
+    if not running.enabled:
         yield StringCommand(f"systemctl enable --quiet {name}")
-    own_unit = state.files.get(unit.path.rpartition("/")[2])
-    if state.unit.outdated or not own_unit or own_unit[1] != _sha256(unit.content):
+    if running.outdated or not is_current(unit, unit_file):
         yield StringCommand(f"systemctl daemon-reload && systemctl restart {name}")
-    elif not state.unit.active:
+    elif not running.active:
         yield StringCommand(f"systemctl start {name}")
     elif (state.mark, state.version) != (mark(files), state.installed):
         yield StringCommand(f"systemctl reload {name}")
@@ -91,7 +91,8 @@ def warn(plan: DoorPlan) -> None:
 @operation()
 def no_door(root: str) -> Generator[StringCommand]:
     """Have no door: this Spark is no head. haproxy itself stays."""
-    if not host.get_fact(DoorStates, root=root).there:
+    paths = [f"{root}/door", f"{SYSTEMD}/{UNIT}"]
+    if all(each.kind == "absent" for each in path_states(paths).values()):
         host.noop("there is no door")
         return
     differs(UNIT, "none: this Spark is no head", "one")
@@ -102,29 +103,31 @@ def no_door(root: str) -> Generator[StringCommand]:
     )
 
 
-def _tell(state: DoorState, root: str, files: Mapping[str, _Found], made_of: str) -> None:
-    """Tell what of the door is not as declared; the hashes of keys stay untold."""
+def _differing(folder: str, files: Mapping[str, str | None]) -> list[Difference]:
+    """Return which of haproxy's files are not as declared; the hashes of keys stay untold."""
+    paths = {f"{folder}/{name}": text for name, text in files.items()}
+    found = path_states(list(paths))
+    differing = []
+    for path, text in paths.items():
+        state = found.get(path, FileState("absent"))
+        if text is None and state.kind != "absent":
+            differing.append(Difference(path, "nothing", "something"))
+        elif text is not None and not is_current(ManagedFile(path, text, mode="600"), state):
+            differing.append(secret_difference(path, state))
+    return differing
+
+
+def _tell(state: DoorState, name: str, unit: UnitState, made_of: str) -> None:
+    """Tell what of the door that runs is not as declared."""
     if not state.installed:
         differs(f"package {_PACKAGE}", "installed", "not installed")
     if state.stray:
         differs("haproxy.service", "off", "active or enabled")
-    for name, wanted in files.items():
-        found = state.files.get(name)
-        if found and wanted and found[1] == wanted[1] and found != wanted:
-            differs(f"{root}/door/{name}", "mode 600", f"mode {found[0]}")
-        elif found != wanted:
-            expected = "the declared content" if wanted else "nothing"
-            differs(f"{root}/door/{name}", expected, "another" if found else "nothing")
-    name, unit = door_unit(root), state.unit
     unit_differs(name, active=unit.active, enabled=unit.enabled, outdated=unit.outdated)
     if unit.active and state.mark != made_of:
         differs(name, "the declared settings loaded", "others")
     if unit.active and state.version != state.installed:
         differs(name, f"haproxy {state.installed}", f"{state.version} still runs")
-
-
-def _sha256(content: bytes) -> str:
-    return sha256(content).hexdigest()
 
 
 def _proved(root: str, files: Mapping[str, str | None]) -> Generator[StringCommand]:

@@ -1,7 +1,7 @@
 """The answers of all Sparks of a run, before it makes a file that an earlier one may have made."""
 
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pyinfra import state
 from pyinfra.api import Host
@@ -21,25 +21,22 @@ def now(spark: Host, ask: Ask[P]) -> P:
     return ask.value(answers(spark, ask)[0])
 
 
-def of_every_spark(model: Any) -> dict[str, Any]:
-    """Read a part of each host of the run, by its name; until all are parts, also a fact.
+def of_every_spark(model: type[P]) -> dict[str, P]:
+    """Read a part of each host of the run, by its name.
 
     Raises:
         PyinfraError: A host cannot be read; nothing was changed.
     """
     found = {}
     for each in sorted(state.active_hosts, key=spark_name):
+        name = spark_name(each)
         if uses_sudo(each):
             check_sudo(each)
-        root = settings_of(each.data.dict()).root
-        answer = None
         with suppress(PyinfraError):
-            is_part = issubclass(model, Part)
-            answer = now(each, model.ask(root=root)) if is_part else each.get_fact(model, root=root)
-        if answer is None:
+            found[name] = now(each, model.ask(root=settings_of(each.data.dict()).root))
+        if name not in found:
             raise PyinfraError(
-                f"{spark_name(each)}: cannot be read, which comes before this run makes a file "
-                "beside the inventory; nothing was changed"
+                f"{name}: cannot be read, which comes before this run makes a file beside the "
+                "inventory; nothing was changed"
             )
-        found[spark_name(each)] = answer
     return found

@@ -166,10 +166,12 @@ def test_its_state_is_what_ufw_says(inside):
     """Off, off with a rule, on; then lost but on at boot, and lost for IPv6 alone."""
     found = inside(
         """
-from sparkwright.machine.firewall.firewall import firewall_script, parse_firewall
+from sparkwright.machine.firewall.firewall import FirewallState
+from sparkwright.run.state import read_now
 
 def look():
-    state = parse_firewall(sh(firewall_script(root)).splitlines())
+    with this_machine(root=root).current() as spark:
+        state = read_now(spark, FirewallState.ask(root=root))
     said = sh("ufw status 2>&1").splitlines()[0]
     return [state.status == said, state.active, state.at_boot, [x.text for x in state.rules]]
 

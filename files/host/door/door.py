@@ -12,9 +12,8 @@ names                print whose keys are used: NAME, requests since a reload, t
 held                 print how many requests wait for an engine; and were given up since a reload
 
 For the door's unit: `prepare` before its start, `sync` after it, `reload PID` for its reload.
-For a deploy: `sync` writes missing files; `running` prints what the running door was made of;
-`compare FOLDER` sees whether a key that opens the door is missing there: then the next reload ends
-what is in flight, which that key may have begun.
+For a deploy: `sync` writes missing files; `compare FOLDER` sees whether a key that opens the door
+is missing there: then the next reload ends what is in flight, which that key may have begun.
 
 Each change is in ROOT/door first, where a start of the door finds it, and then in the door that
 runs, without a reload of it: a reload leaves a second process until the last stream has ended.
@@ -46,13 +45,17 @@ class Door:
     Args:
         root: of the seat.
         run: the folder of the door's socket; None for that of its unit.
+
+    Attributes:
+        unit: systemd's name of it.
     """
 
     def __init__(self, root: Path, run: Path | None = None) -> None:
         self._folder = root / "door"
         seat = seat_of(root)
-        run = run or RUN / (f"door@{seat}" if seat else "door")
-        self._haproxy = Haproxy(run / "master.sock")
+        name = f"door@{seat}" if seat else "door"
+        self.unit = f"{name}.service"
+        self._haproxy = Haproxy((run or RUN / name) / "master.sock")
         self._map = self._folder / "choice.map"
         self._config = self._folder / "engines.cfg"
         self._link = root / "current"
@@ -224,9 +227,6 @@ def main(arguments: Sequence[str]) -> int:
                 print(name, *counts)
         case [root, "held"]:
             print(*Door(Path(root)).held())
-        case [root, "running"]:
-            for name, value in Door(Path(root)).running().items():
-                print(name, value)
         case [root, "hold" | "prepare" | "sync" as command]:
             getattr(Door(Path(root)), command)()
         case [root, "compare", folder]:

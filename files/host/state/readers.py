@@ -12,7 +12,9 @@ T = TypeVar("T")
 # Seconds for a program, and bytes of a small file.
 PATIENCE = 20.0
 MOST = 1 << 20
-_ENVIRONMENT = {**os.environ, "LC_ALL": "C"}
+# Some hosts have the system's programs on the search path of root's own sessions alone.
+_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+_ENVIRONMENT = {**os.environ, "LC_ALL": "C", "PATH": _PATH}
 
 
 class UnknownError(Exception):

@@ -1,14 +1,15 @@
 """The deploy of the firewall: it lets in clients and a pair's other Spark."""
 
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
+from typing import Any
 
 from pyinfra import host, logger
 from pyinfra.api import FunctionCommand, Host, QuoteString, State, StringCommand, deploy, operation
 from pyinfra.api.command import PyinfraCommand
 from pyinfra.api.exceptions import ConnectError
 
-from sparkwright.common.facts import HostFact
 from sparkwright.common.operations import differs, failing, notice
+from sparkwright.common.part import Ask
 from sparkwright.common.placed import UFW_CONF
 from sparkwright.common.terminal import plain_lines
 from sparkwright.machine.firewall.firewall import (
@@ -16,24 +17,21 @@ from sparkwright.machine.firewall.firewall import (
     UfwRule,
     differences,
     fabric_rules,
-    firewall_script,
-    parse_firewall,
     port_rules,
     ssh_rules,
 )
 from sparkwright.machine.host.operations.packages import install
-from sparkwright.run.target import target
+from sparkwright.run.state import read
+from sparkwright.run.target import Target, target
 
 _UNDO = "sparkwright-firewall"
 # Until ufw goes off again by itself: longer than a new connection takes to succeed or fail.
 _UNDO_SECONDS = 60
 
 
-class Firewall(HostFact[FirewallState]):
-    """The firewall, and all that must be known to change it, in one command."""
-
-    command = staticmethod(firewall_script)
-    parse = staticmethod(parse_firewall)
+def reads(own: Target) -> Iterator[Ask[Any]]:
+    """Yield what this step asks of a Spark."""
+    yield FirewallState.ask(root=own.root)
 
 
 @deploy("Firewall")
@@ -67,7 +65,7 @@ def firewall(
         mode: "auto" leaves a ufw that is off as it is, "on" turns it on.
         purposes: the purposes for which `rules` are complete: our other rules for them go.
     """
-    state = host.get_fact(Firewall, root=root)
+    state = read(host, FirewallState.ask(root=root))
     _tell(state, mode, rules)
     if mode == "auto" and not state.used:
         host.noop("ufw is off or absent, and left so")
@@ -87,7 +85,7 @@ def firewall(
         yield failing("No port of sshd was found: ufw could lock out this very connection.")
         return
     ours = state.turned_on or turn_on
-    add, delete = differences(state, [*(ssh_rules(state) if ours else ()), *rules], purposes)
+    add, delete = differences(state.rules, [*(ssh_rules(state) if ours else ()), *rules], purposes)
     if not (turn_on or add or delete):
         host.noop("ufw lets through what it should")
         return

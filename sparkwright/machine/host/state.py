@@ -69,16 +69,21 @@ class Placed(Part):
 
     def unit(self, name: str, files: Iterable[FileState] = ()) -> UnitState:
         """Return the state of a unit in relation to the files that configure it."""
-        changed = max((file.changed for file in files), default=0)
-        if (found := self.units.get(name)) is None:
-            return UnitState(active=False, enabled=False, outdated=changed > 0, known=False)
-        return UnitState(
-            active=found.active == "active",
-            # Another unit wants a static one.
-            enabled=found.wanted or found.file in ("static", "alias", "indirect"),
-            outdated=changed > found.started,
-            known=found.load == "loaded",
-        )
+        return unit_state(self.units.get(name), files)
+
+
+def unit_state(found: KnownUnit | None, files: Iterable[FileState]) -> UnitState:
+    """Return the state of a unit in relation to the files that configure it."""
+    changed = max((file.changed for file in files), default=0)
+    if found is None:
+        return UnitState(active=False, enabled=False, outdated=changed > 0, known=False)
+    return UnitState(
+        active=found.active == "active",
+        # Another unit wants a static one.
+        enabled=found.wanted or found.file in ("static", "alias", "indirect"),
+        outdated=changed > found.started,
+        known=found.load == "loaded",
+    )
 
 
 def ask_placed(root: str) -> Ask[Placed]:

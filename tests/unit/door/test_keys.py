@@ -95,7 +95,7 @@ def test_nothing_new_is_made_where_a_door_has_some(
     tmp_path: Path, issued: str, having: str, read: str, why: str
 ) -> None:
     fleet = loaded(declared(tmp_path / "sparks.yaml"))
-    doors = {f"spark-{each}": {issued} if each in having else set() for each in read}
+    doors = {f"spark-{each}": each in having for each in read}
     said = lost(fleet, tmp_path / "sparks.lost", issued, doors)
     assert said
     what, new = {
@@ -104,11 +104,11 @@ def test_nothing_new_is_made_where_a_door_has_some(
     }[issued]
     assert f"{why}{what}; expected what " in said
     assert said.endswith(new)
-    everywhere: dict[str, set[str]] = {spark: set() for spark in fleet.sparks}
+    everywhere = dict.fromkeys(fleet.sparks, False)
     assert lost(fleet, tmp_path / "sparks.lost", issued, everywhere) is None
     if issued == "keys":
         # A door that is open to all needs no keys and need not be read.
-        assert lost(fleet, tmp_path, "keys", {"spark-a": set()}) is None
+        assert lost(fleet, tmp_path, "keys", {"spark-a": False}) is None
 
 
 def test_what_editors_leave_in_a_file_is_no_part_of_a_key(tmp_path: Path) -> None:

@@ -9,10 +9,7 @@ from sparkwright.declared.fleet.settings import LONGEST_HOLD, settings_of
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import BySparks
 from sparkwright.door.door import mark
-from sparkwright.door.state import DoorState, parse_door
-from sparkwright.machine.host.units import UnitState
 from tests.makers.door import KEY, OTHER, files, own_certificate, plan
-from tests.unit.units import said_of_units
 
 
 def test_what_is_in_force_is_told_by_all_that_it_is_made_of(tmp_path: Path) -> None:
@@ -61,42 +58,3 @@ def test_how_long_a_request_waits(
 def test_pages_know_how_long_at_the_most(page: str) -> None:
     text = (Path(__file__).parents[3] / page).read_text()
     assert re.search(rf"\b{LONGEST_HOLD}\b", text)
-
-
-def test_a_clean_host_and_one_with_a_door_are_told_apart() -> None:
-    clean = [
-        *("@@installed", "@@stray", "@@elsewhere", "@@taken", "@@there", "@@files"),
-        *said_of_units({"door.service": ""}),
-        "@@running",
-    ]
-    assert parse_door(clean) == DoorState(
-        None,
-        stray=False,
-        elsewhere=False,
-        taken=(),
-        there=False,
-        unit=UnitState(active=False, enabled=False, outdated=False),
-        version="",
-        mark="",
-        files={},
-    )
-    running = [
-        *("@@installed", "2.8.5-1ubuntu3.4", "@@stray", "enabled", "inactive"),
-        *("@@elsewhere", "@@taken", "nginx (pid 7)", "@@there", "/r/door"),
-        *("@@files", "0a1b  /r/door/keys", "600  /r/door/keys"),
-        *said_of_units({"door.service": "active enabled outdated"}),
-        *("@@running", "version 2.8.5-1ubuntu3.3", "mark 0a"),
-    ]
-    assert parse_door(running) == DoorState(
-        "2.8.5-1ubuntu3.4",
-        stray=True,
-        elsewhere=False,
-        taken=("nginx (pid 7)",),
-        there=True,
-        unit=UnitState(active=True, enabled=True, outdated=True),
-        version="2.8.5-1ubuntu3.3",
-        mark="0a",
-        files={"keys": ("600", "0a1b")},
-    )
-    with pytest.raises(ValueError, match="running"):
-        parse_door(clean[:-1])

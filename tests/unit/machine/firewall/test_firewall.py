@@ -1,92 +1,33 @@
-"""The firewall: its rules, what reads ufw, and the operation on fake hosts."""
+"""The firewall: its rules, and the operation on fake hosts."""
+
+import json
+import os
+from subprocess import CompletedProcess
 
 import pytest
 
+from host.state import firewall as part
 from sparkwright.machine.firewall.deploy import firewall
-from sparkwright.machine.firewall.firewall import (
-    FirewallState,
-    UfwRule,
-    differences,
-    parse_firewall,
-    port_rules,
-)
+from sparkwright.machine.firewall.firewall import FirewallState, UfwRule, differences, port_rules
 from tests.unit.driven import fake_host
-from tests.unit.sections import reworded
 
-# What the script prints on Ubuntu 24.04 with ufw on, Docker, and a session by a forwarded port.
-OUTPUT = r"""@@ufw
-Status: active
-@@boot
-enabled
-@@rules
-Added user rules (see 'ufw status' for running firewall):
-ufw allow 22/tcp
-ufw limit OpenSSH comment 'mine'
-ufw route allow in on eth0 out on eth1 to any port 80 proto tcp
-ufw allow 8000/tcp comment 'sparkwright door'
-@@ssh
-2222
-22
-22
-@@turned-on
-@@other
-@@published
-web	0.0.0.0:8080->80/tcp, [::]:8080->80/tcp
-db	127.0.0.1:5432->5432/tcp, 9000/tcp
-quiet
-""".splitlines()
-
-
-def test_the_parser_reads_what_a_spark_says():
-    assert parse_firewall(OUTPUT) == FirewallState(
-        installed=True,
-        active=True,
-        at_boot=True,
-        status="Status: active",
-        rules=(
-            UfwRule("allow 22/tcp", None),
-            UfwRule("limit OpenSSH", None),
-            UfwRule("route allow in on eth0 out on eth1 to any port 80 proto tcp", None),
-            UfwRule("allow 8000/tcp", "door"),
-        ),
-        ssh=(22, 2222),
-        turned_on=False,
-        other=None,
-        published=("web (8080)",),
-    )
-
-
-def test_a_spark_without_ufw():
-    names = ("ufw", "boot", "rules", "ssh", "turned-on", "other", "published")
-    state = parse_firewall([f"@@{name}" for name in names])
-    assert not state.installed
-    assert not state.used
-    assert state.active is False
-
-
-def test_a_ufw_that_does_not_answer_is_not_taken_for_one_that_is_off():
-    state = parse_firewall(
-        ["ERROR: problem running iptables" if "active" in x else x for x in OUTPUT]
-    )
-    assert state.active is None
-    assert state.status == "ERROR: problem running iptables"
+FOUND = {
+    "installed": True,
+    "active": True,
+    "at_boot": True,
+    "status": "Status: active",
+    "rules": [
+        {"text": "limit OpenSSH", "purpose": None},
+        {"text": "allow 8000/tcp", "purpose": "door"},
+    ],
+    "ssh": [22, 2222],
+    "turned_on": False,
+    "other": None,
+    "published": ["web (8080)"],
+}
 
 
 DOOR, OTHER = port_rules(8000, "door", ()), port_rules(8000, "door", ("192.168.1.0/24",))
-
-
-def state(*rules, **values):
-    plain = {
-        "installed": True,
-        "active": True,
-        "at_boot": True,
-        "status": "",
-        "ssh": (22,),
-        "turned_on": False,
-        "other": None,
-        "published": (),
-    }
-    return FirewallState(rules=rules, **(plain | values))
 
 
 @pytest.mark.parametrize(
@@ -103,12 +44,12 @@ def state(*rules, **values):
     ],
 )
 def test_differences(found, wanted, add, delete):
-    assert differences(state(*found), wanted, ("door", "fabric")) == (add, delete)
+    assert differences(found, wanted, ("door", "fabric")) == (add, delete)
 
 
-def spark(**sections):
-    """A fake host whose firewall is that of OUTPUT, with some sections in other words."""
-    return fake_host({"ufw status": "\n".join(reworded(OUTPUT, **sections))}, root="/r")
+def spark(**found):
+    """A fake host whose firewall is that of FOUND, but for some of it."""
+    return fake_host(state={"firewall": FOUND | found}, root="/r")
 
 
 def run(host, mode="auto", rules=DOOR):
@@ -116,27 +57,27 @@ def run(host, mode="auto", rules=DOOR):
 
 
 @pytest.mark.parametrize(
-    ("mode", "sections", "reason"),
+    ("mode", "found", "reason"),
     [
-        ("on", {"other": ["firewalld"]}, "two firewalls would conflict"),
+        ("on", {"other": "firewalld"}, "two firewalls would conflict"),
         (
             "auto",
-            {"ufw": ["ERROR: no iptables"]},
+            {"active": None, "status": "ERROR: no iptables"},
             "the state of ufw cannot be read: ERROR: no iptables",
         ),
     ],
 )
-def test_what_a_run_refuses(mode, sections, reason):
-    host = spark(**sections)
+def test_what_a_run_refuses(mode, found, reason):
+    host = spark(**found)
     assert run(host, mode).did_error()
     assert reason in host.scripts()[-1]
     assert not any(script.startswith("ufw ") for script in host.scripts())
 
 
 def test_ssh_comes_before_everything_else():
-    host = spark(ufw=["Status: inactive"], boot=[], rules=[])
+    host = spark(active=False, at_boot=False, rules=[])
     run(host, "on")
-    changes = host.scripts()[1:]
+    changes = host.scripts()
     assert [change.split(" comment ")[0] for change in changes[:3]] == [
         "ufw allow 22/tcp",
         "ufw allow 2222/tcp",
@@ -145,3 +86,68 @@ def test_ssh_comes_before_everything_else():
     assert changes[3].index("systemd-run") < changes[3].index("ufw --force enable")
     assert "ENABLED=no" in changes[3]
     assert "ENABLED=yes" in changes[4]
+
+
+def test_what_a_spark_says_of_ssh_and_of_published_ports(monkeypatch):
+    """A session by a forwarded port, a socket unit, and containers that others reach."""
+    ufw = [
+        "Added user rules (see 'ufw status' for running firewall):",
+        "ufw limit OpenSSH comment 'mine'",
+        "ufw route allow in on eth0 out on eth1 to any port 80 proto tcp",
+        "ufw allow 8000/tcp comment 'sparkwright door'",
+    ]
+    said = {"sshd": ["port 22", "addressfamily any"], "ufw": ufw, "systemctl": []}
+    systemctl = (
+        "Id=ssh.socket\nListen=[::]:2222 (Stream)\n\nId=firewalld.service\nActiveState=active"
+    )
+    containers = [
+        {
+            "Names": ["/web"],
+            "Ports": [
+                {"IP": "0.0.0.0", "PrivatePort": 80, "PublicPort": 8080, "Type": "tcp"},
+                {"IP": "::", "PrivatePort": 80, "PublicPort": 8080, "Type": "tcp"},
+            ],
+        },
+        {
+            "Names": ["/db"],
+            "Ports": [
+                {"IP": "127.0.0.1", "PrivatePort": 5432, "PublicPort": 5432, "Type": "tcp"},
+                {"PrivatePort": 9000, "Type": "tcp"},
+            ],
+        },
+        {"Names": ["/quiet"], "Ports": []},
+    ]
+    sockets = [
+        {"kind": "tcp", "address": "0.0.0.0", "port": port, "processes": [{"command": command}]}
+        for port, command in ((22, "sshd"), (2022, "sshd"), (80, "nginx"))
+    ]
+    shell = "HOME=/root\0SSH_CONNECTION=10.0.0.1 50000 10.0.0.2 2200\0LANG=C"
+    files = {
+        "/etc/ufw/user.rules": "### tuple ###",
+        f"/proc/{os.getpid()}/status": "Name:\tsudo\nPPid:\t77\n",
+        "/proc/77/environ": shell,
+        "/r/state/firewall": "on\n",
+    }
+    done = {"systemctl": CompletedProcess((), 0, systemctl, "")}
+    nothing = CompletedProcess((), 127, "", "")
+    monkeypatch.setattr(part, "run", lambda *words: done.get(words[0], nothing))
+    monkeypatch.setattr(part, "lines", lambda *words: said[words[0]])
+    monkeypatch.setattr(part, "text", files.get)
+    monkeypatch.setattr(part, "listening", lambda: sockets)
+    monkeypatch.setattr(part.docker, "get", lambda path: containers)
+    found = FirewallState.model_validate_json(json.dumps(part.read("/r")))
+    assert found == FirewallState(
+        installed=False,
+        active=False,
+        at_boot=False,
+        status="",
+        rules=(
+            UfwRule("limit OpenSSH", None),
+            UfwRule("route allow in on eth0 out on eth1 to any port 80 proto tcp", None),
+            UfwRule("allow 8000/tcp", "door"),
+        ),
+        ssh=(22, 2022, 2200, 2222),
+        turned_on=True,
+        other="firewalld",
+        published=("web (8080)",),
+    )

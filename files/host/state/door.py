@@ -1,0 +1,71 @@
+"""The door of a seat: what is installed, who listens on its port, and what runs there."""
+
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from host.door.door import Door
+from host.door.haproxy import DoorError
+from host.state.placed import unit_states
+from host.state.readers import lines, once, run, text
+from host.state.sockets import listening
+
+_STRAY = "haproxy.service"
+
+
+def read(root: str, bind: str = "0.0.0.0", port: int = 0) -> dict[str, Any]:
+    """Return the door of a seat; `unit` is None where there is no systemd.
+
+    Args:
+        root: of the seat.
+        bind: the address on which the door is to listen.
+    """
+    door = Door(Path(root))
+    running: dict[str, str] = {}
+    # A door that does not answer is to read its files anew.
+    with suppress(DoorError):
+        running = door.running()
+    anywhere = bind in ("0.0.0.0", "::")
+    return {
+        "installed": installed(),
+        "stray": stray(root),
+        "elsewhere": not anywhere and not lines("ip", "-oneline", "address", "show", "to", bind),
+        "taken": taken(port, door.unit),
+        "unit": unit_states([door.unit]).get(door.unit),
+        "version": running.get("version", ""),
+        "mark": running.get("mark", ""),
+    }
+
+
+@once
+def installed() -> str | None:
+    """Return the version of haproxy; None where it is absent."""
+    found = re.search(r"version (\S+)", run("haproxy", "-v").stdout)
+    return found[1] if found else None
+
+
+@once
+def stray(root: str) -> bool:
+    """Tell whether haproxy's own service is on for nothing.
+
+    That is where we installed the package, and its settings are as they came.
+    """
+    if "haproxy" not in (text(f"{root}/state/installed") or "").splitlines():
+        return False
+    unit = unit_states([_STRAY]).get(_STRAY, {})
+    is_on = unit.get("active") == "active" or unit.get("file") == "enabled"
+    changed = run("dpkg", "--verify", "haproxy").stdout if is_on else ""
+    return is_on and "/etc/haproxy/haproxy.cfg" not in changed
+
+
+def taken(port: int, unit: str) -> list[str]:
+    """Return the programs that listen on a TCP port and are not of a unit: "nginx (pid 7)"."""
+    found = {
+        each["pid"]: each["command"]
+        for socket in listening()
+        if (socket["kind"], socket["port"]) == ("tcp", port)
+        for each in socket["processes"]
+        if each["cgroup"].rpartition("/")[2] != unit
+    }
+    return [f"{found[pid]} (pid {pid})" for pid in sorted(found)]
