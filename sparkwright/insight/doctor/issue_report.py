@@ -42,7 +42,7 @@ def section(
     figures = {
         "hardware": own.hardware_class,
         **checkup.system,
-        "kernel": checkup.kernel,
+        "kernel": checkup.kernel.release,
         "driver": checkup.driver or "none is loaded",
         "Docker": checkup.docker or "gives no answer",
         "engine": f"{unit.active}, restarts: {unit.restarts}" if unit else "absent",
