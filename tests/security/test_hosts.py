@@ -158,6 +158,7 @@ NETPLANS = st.sampled_from(
         "network: {ethernets: {1: {match: {name: [a]}}}, bonds: {b: {interfaces: [{}]}}}",
     ]
 )
+M = TypeVar("M", bound=Bounded)
 FILES = st.builds(
     NetplanFile, st.sampled_from([NETPLAN, "/etc/netplan/a.yaml"]), st.text(), NETPLANS
 )
