@@ -26,7 +26,7 @@ import sparkwright
 from host.state.checkup import invocations
 from sparkwright.common.facts import HostFact
 from sparkwright.common.hardware import HARDWARE
-from sparkwright.common.part import Bounded
+from sparkwright.common.part import Bounded, Part
 from sparkwright.common.placed import NETPLAN
 from sparkwright.common.terminal import LINE, plain_lines
 from sparkwright.engine.phases import phase
