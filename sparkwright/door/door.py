@@ -41,7 +41,7 @@ def door_unit(place: str) -> str:
 def door_folder(place: str) -> str:
     """Return the folder of haproxy's files, by no link of a seat's."""
     own = Place(place)
-    return f"{own.root}/door/seats/{own.seat}" if own.seat else f"{own}/door"
+    return f"{own.root}/door/seats/{own.seat}" if own.seat else f"{place}/door"
 
 
 @dataclass(frozen=True)
