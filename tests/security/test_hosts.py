@@ -196,7 +196,7 @@ FILES = st.builds(
 )
 
 
-def _part(model: type[Part]) -> st.SearchStrategy[Part]:
+def _part(model: type[M]) -> st.SearchStrategy[M]:
     """Any part that a host may say."""
     fields = {name: st.from_type(each.annotation) for name, each in model.model_fields.items()}  # type: ignore[arg-type]
     return st.builds(model, **fields)
@@ -207,12 +207,6 @@ FABRICS = _part(FabricState) | st.builds(
     st.lists(FILES, max_size=3),
     st.from_type(dict[str, Reach]),
 )
-
-
-def _part(model: type[M]) -> st.SearchStrategy[M]:
-    """Any part that a host may say."""
-    fields = {name: st.from_type(each.annotation) for name, each in model.model_fields.items()}  # type: ignore[arg-type]
-    return st.builds(model, **fields)
 
 
 # The nested before those that they are in.
