@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -25,7 +25,7 @@ from pyinfra.api.exceptions import FactProcessError
 import sparkwright
 from host.state.checkup import invocations
 from sparkwright.common.hardware import HARDWARE
-from sparkwright.common.part import Part
+from sparkwright.common.part import Bounded, Part
 from sparkwright.common.placed import NETPLAN
 from sparkwright.common.terminal import LINE, plain_lines
 from sparkwright.engine.phases import phase
@@ -163,7 +163,16 @@ FILES = st.builds(
 )
 
 
-def _part(model: type[M]) -> st.SearchStrategy[M]:
+def _part(model: type[Part]) -> st.SearchStrategy[Part]:
+    """Any part that a host may say."""
+    fields = {name: st.from_type(each.annotation) for name, each in model.model_fields.items()}  # type: ignore[arg-type]
+    return st.builds(model, **fields)
+
+
+M = TypeVar("M", bound=Bounded)
+
+
+def _part(model: type[Part]) -> st.SearchStrategy[Part]:
     """Any part that a host may say."""
     fields = {name: st.from_type(each.annotation) for name, each in model.model_fields.items()}  # type: ignore[arg-type]
     return st.builds(model, **fields)
@@ -174,6 +183,12 @@ FABRICS = _part(FabricState) | st.builds(
     st.lists(FILES, max_size=3),
     st.from_type(dict[str, Reach]),
 )
+
+
+def _part(model: type[M]) -> st.SearchStrategy[M]:
+    """Any part that a host may say."""
+    fields = {name: st.from_type(each.annotation) for name, each in model.model_fields.items()}  # type: ignore[arg-type]
+    return st.builds(model, **fields)
 
 
 # The nested before those that they are in.
