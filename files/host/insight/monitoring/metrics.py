@@ -165,7 +165,7 @@ def _door(root: Path) -> Iterator[tuple[str, int, str]]:
         return
     try:
         door = Door(root)
-        names, (waiting, given_up) = door.names(), door.held()
+        names, (waiting, given_up) = door.haproxy.names(), door.haproxy.held()
     except (DoorError, OSError):
         return
     for key, values in names.items():
