@@ -31,6 +31,7 @@ def read(
     system, memory = platform.freedesktop_os_release(), meminfo()
     shown = gpu.read()
     best = shown["gpu"] or {}
+    # Where Docker hangs, it is asked once.
     info = _docker()
     state = run("systemctl", "is-system-running").stdout.strip()
     (root_device, root_free), (docker_device, docker_free) = _disks(root, _images(info))
@@ -57,9 +58,9 @@ def read(
         "systemd": state or "absent",
         "failed_units": _failed_units() if state == "degraded" else [],
         "clock": int(time.time()),
-        "image": image_id(images),
+        "image": image_id(images if info else ()),
         "weights": _size(root, [os.path.join(root, folder) for folder in folders]),
-        "listeners": _listeners(ports),
+        "listeners": _listeners(ports, running() if info else ()),
     }
 
 
@@ -119,9 +120,9 @@ def _size(root: str, paths: list[str]) -> int:
     return sum(map(int, dict(line.split() for line in found.splitlines()).values()))
 
 
-def _listeners(ports: Sequence[int]) -> list[dict[str, Any]]:
+def _listeners(ports: Sequence[int], containers: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return who listens on ports; with host networking a cgroup names our door or a container."""
-    ours = ("/door.service", "/door@", *(each["Id"] for each in running()))
+    ours = ("/door.service", "/door@", *(each["Id"] for each in containers))
     found = {
         (each["port"], process["pid"]): process
         for each in listening()
