@@ -104,8 +104,9 @@ class SparkConnection:
             raise AskedError
         # A plan changes nothing; pyinfra's own facts are no HostFact.
         if not (fact or planning()):
-            self._change()
-        elif fact and answer and time.monotonic() - taken < FRESH:
+            done: Answer = self._changing(self._connector.run_shell_command, command, **options)
+            return done
+        if fact and answer and time.monotonic() - taken < FRESH:
             # Who asks again asks because it may have changed.
             asker = (host.name, host.current_op_hash, key)
             if asker not in self._served:
@@ -116,8 +117,7 @@ class SparkConnection:
 
     def put_file(self, *arguments: Any, **options: Any) -> bool:
         """Upload a file."""
-        self._change()
-        return bool(self._call(self._connector.put_file, *arguments, **options))
+        return bool(self._changing(self._connector.put_file, *arguments, **options))
 
     def read(self, asked: Sequence[Asked]) -> bool:
         """Run the commands of facts in one; return whether it brought answers."""
@@ -163,6 +163,14 @@ class SparkConnection:
         self._answers.clear()
         self._served.clear()
         self.changes += 1
+
+    def _changing(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Call what may change the replica: what is read meanwhile serves no longer either."""
+        self._change()
+        try:
+            return self._call(function, *arguments, **options)
+        finally:
+            self._change()
 
     def _change(self) -> None:
         for each in (self._spark, *target_of(self._spark).together):
