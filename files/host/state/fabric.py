@@ -107,7 +107,7 @@ def _rdma() -> Iterator[tuple[str, dict[str, Any]]]:
                         "device": device,
                         "port": port,
                         "state": word(f"{folder}/state").rpartition(": ")[2],
-                        "link_layer": word(f"{folder}/link_layer"),
+                        "link_layer": word(f"{folder}/link_layer") or "-",
                         "gids": list(_gids(folder)),
                     },
                 )
