@@ -112,15 +112,11 @@ def _prepare(root: str, name: str, verify: bool) -> Generator[PyinfraCommand]:
 
 def _link(root: str, name: str) -> StringCommand:
     """Return the command that has other folders give what they hold of a checkpoint."""
-    folder = f"{root}/{name}"
-    # A job that goes on since another run has the folder. One that was cut off has left it to its
-    # user, whose links root must not follow.
+    # A job that goes on since another run has the folder.
     return StringCommand(
         "case $(systemctl show --value --property=ActiveState",
         QuoteString(f"{_job(name)}.service"),
         ") in inactive | failed) python3 -B",
-        *map(QuoteString, (f"{root}/bin/sparkwright-host", "hand-over", folder, "/")),
-        "&& python3 -B",
         *map(QuoteString, (f"{root}/bin/sparkwright-host", "link-weights", root, name)),
         ";; esac",
     )
