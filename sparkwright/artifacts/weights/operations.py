@@ -1,6 +1,7 @@
 """Make checkpoint folders what the lock says."""
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from hashlib import sha256
 
 from pyinfra import host
 from pyinfra.api import Host, QuoteString, StringCommand, operation
@@ -12,7 +13,6 @@ from sparkwright.artifacts.weights.weights import (
     RECORD,
     WeightFolders,
     differences,
-    has_manifest,
     manifest_text,
     weights_difference,
 )
@@ -70,7 +70,8 @@ def weights(
         )
         for name, locked in checkpoints.items()
     }
-    new_orders = [name for name in orders if not has_manifest(folders[name], orders[name])]
+    hashes = {name: sha256(text.encode()).hexdigest() for name, text in orders.items()}
+    new_orders = [name for name in orders if folders[name].manifest != hashes[name]]
     faults = {name: differences(checkpoints[name], folders[name]) for name in checkpoints}
     wrong = {name: checkpoints[name] for name in checkpoints if verify or faults[name]}
     if not new_orders and not wrong:
