@@ -10,14 +10,13 @@ import sys
 # Subcommand -> the module whose `command` runs it, and what it is for.
 COMMANDS = {
     "engine": ("host.engine.supervisor", "run the engine of a release, as vllm@RELEASE does"),
-    "switch": ("host.engine.switch.switch", "have another release serve, or take that back"),
+    "switch": ("host.engine.switch.course", "have another release serve, or take that back"),
     "door": ("host.door.door", "list the engines behind the door, or change which is preferred"),
     "metrics": (
         "host.insight.monitoring.metrics",
         "print the metrics of GPU, engine, memory and door",
     ),
     "state": ("host.state.state", "print what this Spark is"),
-    "speed": ("host.upkeep.rollout.speed", "measure the speed of one answer"),
     "benchmark": (
         "host.insight.benchmark.measure",
         "measure what a run has asked for",

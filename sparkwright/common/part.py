@@ -22,7 +22,7 @@ class Bounded(HostAnswer):
 
 
 class Part(Bounded):
-    """A part of what a host is; its name is that of a module of files/host/state.
+    """A part of what a host is: `read` of a module of files/host/state, or MODULE.FUNCTION.
 
     Attributes:
         patience: Seconds within which the host must have read it.

@@ -1,13 +1,18 @@
 """The engine: its release on the host, its supervisor and unit, and a real answer from it."""
 
+from collections.abc import Iterator
+from typing import Any
+
 from pyinfra.api import deploy
 
 from sparkwright.common.files import Directory, Entry, ManagedFile
+from sparkwright.common.part import Ask
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.render import unit_file
 from sparkwright.engine.operations.power import started, stopped, vacated
 from sparkwright.engine.operations.release import programs_and_release
 from sparkwright.engine.operations.serve import idle, serving
+from sparkwright.engine.state import ask_engines, ask_release
 from sparkwright.engine.switch import SwitchSettings
 from sparkwright.machine.host.operations.services import guarded
 from sparkwright.plan.memory.plan import load_of
@@ -20,6 +25,12 @@ _UNITS = [
     HOST_FILES / "engine" / "vllm@.service",
     HOST_FILES / "engine" / "switch" / "switch@.service",
 ]
+
+
+def reads(own: Target) -> Iterator[Ask[Any]]:
+    """Yield what the steps read of a Spark."""
+    for seat in own.chosen_seats:
+        yield ask_release(seat.release) if seat.release else ask_engines(seat.place)
 
 
 @deploy("Engine")

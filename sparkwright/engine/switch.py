@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from sparkwright.common.hardware import GIB, Hardware
-from sparkwright.common.host_output import MARK, HostAnswer, sections
-from sparkwright.machine.host.kernel import HANDOVER, handover
+from sparkwright.common.host_output import HostAnswer
+from sparkwright.common.part import Ask, Part
+from sparkwright.machine.host.kernel import HANDOVER_LEAST
 from sparkwright.plan.memory.check import LEAST
 from sparkwright.plan.memory.plan import CONTEXT, HOST, Load, plan_memory
 
@@ -25,26 +25,33 @@ _LAB_CACHE, _LAB_CACHE_DEFAULT = "VLLM_CPU_KVCACHE_SPACE", 4
 # The name of a switch's unit, of its orders and of its report.
 JOB = "switch@{}"
 
-MEMORY_SCRIPT = f"""
-echo {MARK}host; awk '/^(MemTotal|MemAvailable):/ {{print $2}}' /proc/meminfo; {HANDOVER}
-echo {MARK}gpu
-nvidia-smi --query-gpu=memory.free,memory.total --format=csv,noheader,nounits 2>/dev/null
-true"""
 
-
-@dataclass(frozen=True)
-class MemoryState:
-    """A Spark's memory now, in bytes.
+class MemoryState(Part):
+    """A Spark's memory now, and what engines take by the orders of their last switches, in bytes.
 
     Attributes:
         total: MemTotal.
-        available: MemAvailable, without the kernel's reserve.
+        handover: what the kernel keeps for kexec handover.
         gpu_free: free bytes of the GPU's own memory; None if it has none.
+        engine: of the release that is to serve; None if no orders tell.
+        beside: of the engine of the Spark's other seat, whether it runs now or not; 0 without one.
+        reserved: of that engine where it does not run now.
     """
+
+    part: ClassVar = "switch.memory"
 
     total: int
     available: int
+    handover: int
     gpu_free: int | None
+    engine: int | None
+    beside: int
+    reserved: int
+
+    @property
+    def free(self) -> int:
+        """What a program gets; a harmless reserve of the kernel's does not count."""
+        return self.available - (self.handover if self.handover >= HANDOVER_LEAST else 0)
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,10 @@ class SwitchSettings:
     load: Load | None
     others: tuple[str, ...] = ()
 
+    def ask_memory(self, root: str, release: str) -> Ask[MemoryState]:
+        """Return the ask for the memory that a release has to fit in."""
+        return MemoryState.ask(root=root, release=release, others=self.others)
+
 
 class SwitchReport(HostAnswer):
     """The report of a switch by its program: files/host/engine/switch/report.py.
@@ -75,7 +86,8 @@ class SwitchReport(HostAnswer):
         previous: the release that served before; None if none did.
         restored: whether that one serves, still or again; None if it was not checked.
         began: seconds since the epoch.
-        seconds, gap: as in `Outcome`.
+        beside: both ran side by side.
+        seconds, gap: of the whole switch, and of the time in which requests were refused.
     """
 
     phase: str
@@ -90,6 +102,24 @@ class SwitchReport(HostAnswer):
     gap: float
 
 
+class SwitchState(Part):
+    """A switch under way, or the last one to a release.
+
+    Attributes:
+        ended: its unit does not run.
+        report: its program's last report; None before the first one.
+        cursor: up to which the journal was read.
+        lines: the new lines of the candidate's log.
+    """
+
+    part: ClassVar = "switch"
+
+    ended: bool
+    report: SwitchReport | None
+    cursor: str | None
+    lines: tuple[str, ...]
+
+
 @dataclass
 class Outcome:
     """The result of a switch; it is filled while the switch goes on.
@@ -97,12 +127,8 @@ class Outcome:
     Attributes:
         served: the release serves, and starts at boot.
         attempted: a switch was begun, or one under way was joined.
-        previous: the release that served before; None if none did.
-        restored: after a failure, whether the previous one serves, still or again; None if there
-            was none.
-        beside: both ran side by side.
         reason: why it does not serve.
-        seconds, gap: of the whole switch, and of the time in which requests were refused.
+        report: of the switch's program; None before its first one.
         log: the engine's log lines.
         ended: the switch is over.
         began: seconds on a monotonic clock.
@@ -110,47 +136,16 @@ class Outcome:
 
     served: bool = False
     attempted: bool = False
-    previous: str | None = None
-    restored: bool | None = None
-    beside: bool = False
     reason: str = ""
-    seconds: float = 0.0
-    gap: float = 0.0
+    report: SwitchReport | None = None
     log: list[str] = field(default_factory=list)
     ended: bool = False
     began: float = field(default_factory=time.monotonic)
 
     def take(self, report: SwitchReport) -> None:
         """Take over the last report of the switch's program."""
-        self.served = report.phase == "done"
-        self.previous = report.previous
-        self.restored = None if self.served or not self.previous else bool(report.restored)
-        self.beside = bool(report.beside)
+        self.report, self.served = report, report.phase == "done"
         self.reason = "" if self.served else report.message
-        self.seconds, self.gap = report.seconds, report.gap
-
-
-def parse_memory(output: Iterable[str]) -> MemoryState:
-    """Return the memory that the lines of `MEMORY_SCRIPT` describe.
-
-    Raises:
-        ValueError: the host's own is missing.
-    """
-    found = sections(output)
-    total, available, kept = found["host"]
-    # A GB10, and a host without a driver, show no number.
-    gpus = [line.split(", ") for line in found["gpu"]]
-    # The largest GPU, as in the preflight.
-    free = [
-        int(gpu[0])
-        for gpu in sorted(gpus, key=lambda gpu: int(gpu[-1]) if gpu[-1].isdecimal() else 0)
-        if len(gpu) == 2 and gpu[0].isdecimal()
-    ]
-    return MemoryState(
-        int(total) * 1024,
-        int(available) * 1024 - handover(kept),
-        free[-1] * 1024**2 if free else None,
-    )
 
 
 def engine_size(settings: SwitchSettings, memory: MemoryState) -> int | None:
@@ -159,71 +154,57 @@ def engine_size(settings: SwitchSettings, memory: MemoryState) -> int | None:
     if load and not hardware.total_gib:
         return LAB_ENGINE + int(load.recipe.env.get(_LAB_CACHE, _LAB_CACHE_DEFAULT)) * GIB
     if load is None or load.shapeless:
-        return None
+        return memory.engine
     total = memory.total if hardware.unified else int(hardware.total_gib * GIB)
     engine = plan_memory(load, total, hardware.unified).engine
     return engine if hardware.unified else engine + CONTEXT
 
 
-def is_beside(
-    settings: SwitchSettings, memory: MemoryState, size: int | None = None, reserved: int = 0
-) -> bool:
+def is_beside(settings: SwitchSettings, memory: MemoryState) -> bool:
     """Tell whether a new engine fits beside all that runs now.
 
     A pair never runs two engines, as its ports on the fabric are fixed.
-
-    Args:
-        size: bytes of the new engine, if the settings do not contain its load.
-        reserved: bytes of the engine of the Spark's other replica, where that does not run now.
     """
-    engine = engine_size(settings, memory) or size
+    engine = engine_size(settings, memory)
     if engine is None or (settings.load and settings.load.sparks > 1):
         return False
     if not settings.hardware.unified:
-        return memory.gpu_free is not None and engine + reserved <= memory.gpu_free
+        return memory.gpu_free is not None and engine + memory.reserved <= memory.gpu_free
     least = LEAST[1] * GIB if settings.hardware.total_gib else LAB_LEAST
-    return engine + reserved + least <= memory.available
+    return engine + memory.reserved + least <= memory.free
 
 
-def crowded(
-    settings: SwitchSettings, memory: MemoryState, size: int | None, beside: int
-) -> str | None:
+def crowded(settings: SwitchSettings, memory: MemoryState) -> str | None:
     """Return why an engine must not start while the Spark's other replica has its own, or None.
 
     The preflight judges what is declared. This is for an earlier release of either replica, which
     was made for a Spark of its own.
-
-    Args:
-        beside: bytes of the other replica's engine, whether it runs now or not; 0 without one.
     """
-    engine = engine_size(settings, memory) or size
-    hardware = settings.hardware
-    if not (engine and beside and hardware.total_gib):
+    engine, hardware = engine_size(settings, memory), settings.hardware
+    if not (engine and memory.beside and hardware.total_gib):
         return None
     if hardware.unified:
         room = memory.total - HOST[1] - LEAST[1] * GIB
     else:
         room = int(hardware.total_gib * GIB)
-    if engine + beside <= room:
+    if engine + memory.beside <= room:
         return None
-    sizes = f"{engine / GIB:.1f} GiB and the {beside / GIB:.1f} GiB of the Spark's other replica"
     return (
-        f"its {sizes} are more than the {room / GIB:.1f} GiB for engines. Have the other one serve "
+        f"its {engine / GIB:.1f} GiB and the {memory.beside / GIB:.1f} GiB of the Spark's other "
+        f"replica are more than the {room / GIB:.1f} GiB for engines. Have the other one serve "
         "what the inventory says first: `--limit` and its name"
     )
 
 
-def orders(
-    settings: SwitchSettings, memory: MemoryState, size: int | None = None, reserved: int = 0
-) -> str:
-    """Return the orders for the program of the switch; the arguments are those of `is_beside`."""
+def orders(settings: SwitchSettings, memory: MemoryState) -> str:
+    """Return the orders for the program of the switch."""
     data = {
-        "beside": is_beside(settings, memory, size, reserved),
+        "beside": is_beside(settings, memory),
         "trial": settings.trial,
         "drain": settings.drain,
         "door": settings.door,
         # For a rollback: the Spark alone cannot tell it.
-        "engine": engine_size(settings, memory) or size,
+        "engine": engine_size(settings, memory),
     }
     return json.dumps(data) + "\n"
 
@@ -251,12 +232,12 @@ def progress_line(report: SwitchReport) -> str:
 
 def failure(release: str, outcome: Outcome) -> str:
     """Return the sentences about a switch that failed, without the log."""
-    unit = f"vllm@{release}"
+    unit, report = f"vllm@{release}", outcome.report
     words = [f"{release} does not serve: {outcome.reason.rstrip('.')}."]
-    if outcome.previous and outcome.restored:
-        words.append(f"{outcome.previous} serves again; {unit} stays off.")
-    elif outcome.previous:
-        words.append(f"{outcome.previous} does not serve now, but is what boots; {unit} stays off.")
+    if report and report.previous and report.restored:
+        words.append(f"{report.previous} serves again; {unit} stays off.")
+    elif report and report.previous:
+        words.append(f"{report.previous} does not serve now, but is what boots; {unit} stays off.")
     else:
         words.append(f"{unit} is off.")
     words.append(f"Full log: journalctl -u {unit} -u {JOB.format(release)}")

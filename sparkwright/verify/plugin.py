@@ -16,7 +16,6 @@ from testinfra.host import Host
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.last_resort import INTERRUPTED, end_soon, explain
-from sparkwright.common.placed import socket_folder
 from sparkwright.common.terminal import plain
 from sparkwright.declared.fleet.fabric_plan import FabricPlan
 from sparkwright.engine.metrics import ask as ask_engine
@@ -212,7 +211,7 @@ def lone_api(data: Data, lock: Lock) -> Api:
 
 
 def _api(head: Host, release: Release) -> Api:
-    folder = socket_folder(release.place, release.id)
+    folder = release.place.sockets(release.id)
     options = "--silent --show-error --fail-with-body --max-time"
 
     def ask(path: str, body: dict[str, object] | None = None, timeout: float = 120) -> str:

@@ -25,7 +25,7 @@ from sparkwright.common import placed
 from sparkwright.machine.host import packages as plan
 from sparkwright.machine.host.operations import packages
 from sparkwright.machine.host.operations.packages import install
-from sparkwright.machine.host.packages import install_script, parse_attempt
+from sparkwright.machine.host.packages import holder, install_script, parse_attempt
 from tests.lab import apt
 from tests.programs import script
 from tests.unit.driven import Driven, this_machine
@@ -66,11 +66,7 @@ def installed(package: str) -> Generator[PyinfraCommand]:
 
 
 class Root:
-    """A folder that apt takes for the whole system.
-
-    Attributes:
-        spark: drives this machine.
-    """
+    """A folder that apt takes for the whole system."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -331,6 +327,5 @@ def test_one_that_a_killed_run_began_is_waited_for(tmp_path: Path) -> None:
             text=True,
             check=True,
         ).stdout
-    attempt = parse_attempt(said.splitlines())
-    assert attempt.held
-    assert attempt.held.endswith("is held by apt-get of an earlier run")
+    held = holder(parse_attempt(said.splitlines())["held"])
+    assert held.endswith("is held by apt-get of an earlier run")

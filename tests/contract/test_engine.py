@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from host.common import probe
-from host.upkeep.rollout import speed
+from host.state.engine_api import speed
 from sparkwright.engine.phases import phase
 from sparkwright.verify import tools
 from tests.contract import facts
@@ -109,9 +109,8 @@ def test_stream(serving: Running) -> None:
     assert {chunk["object"] for chunk in (role, *words, usage)} == {"chat.completion.chunk"}
 
 
-def test_a_stream_comes_piece_by_piece(serving: Running) -> None:
-    """The product measures a speed by it, by the count in each piece."""
-    found = speed.speed(serving.root, RELEASE, "tiny")
+def test_the_speed_of_an_answer_is_measured(serving: Running) -> None:
+    found = speed(str(serving.root), RELEASE, "tiny")["speed"]
     assert 5 < found < 2000
 
 

@@ -2,15 +2,16 @@
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from sparkwright.common.hardware import HARDWARE
+from sparkwright.engine.state import EngineState
 from sparkwright.engine.switch import SwitchSettings
 from tests.makers.release import release
 from tests.unit.driven import Driven, fake_host
 
 NEW = release()
 SETTINGS = SwitchSettings(trial=15, drain=30, door=True, hardware=HARDWARE["lab"], load=None)
-UNIT = "Id=vllm@{}.service\nActiveState={}\nNRestarts=0\nNeedDaemonReload=no\nJob=\nStatusText=x\n"
 REPORT = {"phase": "done", "done": 0, "total": 0, "message": "", "previous": "old", "beside": True}
 REPORT |= {"restored": None, "began": 1, "seconds": 3.0, "gap": 0.0}
 LOG = "vllm: error: unrecognized arguments: --swap-space 4"
@@ -25,50 +26,52 @@ def engines(
     first: str = NEW.id,
     hold: str = "no",
     serves: bool = True,
-) -> str:
-    names = [name for name in [NEW.id] if name not in dict(units)]
-    shown = "\n".join(
-        UNIT.format(*unit) for unit in [*units, *((name, "inactive") for name in names)]
-    )
-    models = json.dumps({"data": [{"id": name} for name in NEW.recipe.served_names]})
-    return "\n".join(
-        [
-            "@@current",
-            *([f"releases/{current}"] if current else []),
-            "@@enabled",
-            *([f"vllm@{enabled}.service"] if enabled else []),
-            "@@share",
-            "@@switches",
-            *([f"switch@{switches}.service"] if switches else []),
-            "@@failed",
-            *([failed] if failed else []),
-            "@@door",
-            f"first {first}\nhold {hold}",
-            "@@units",
-            shown,
-            "@@models",
-            models,
-            "@@completion",
-            json.dumps({"usage": {"completion_tokens": 1}}) if serves else "curl: (28) timed out",
-        ]
-    )
+    outdated: bool = False,
+) -> dict[str, Any]:
+    """Return the part `engines`; each of the texts is a list of words."""
+    told = dict.fromkeys([NEW.id, *enabled.split()], "inactive") | dict(units)
+    completion = json.dumps({"usage": {"completion_tokens": 1}}) if serves else "no answer in time"
+    return {
+        "current": current or None,
+        "units": {
+            name: unit(name, active, enabled=name in enabled.split(), outdated=outdated)
+            for name, active in told.items()
+        },
+        "shares": False,
+        "switches": switches.split(),
+        "failed": failed.split(),
+        "preferred": first if hold == "no" else None,
+        "models": [*NEW.recipe.served_names],
+        "completion": completion,
+    }
+
+
+def unit(name: str, active: str, **changes: object) -> dict[str, Any]:
+    """Return an instance of vllm@ in the part `engines`."""
+    own = {"restarts": 0, "enabled": False, "outdated": False, "starting": False, "status": "x"}
+    return own | {"release": name, "active": active, "since": 0} | changes
+
+
+def state_of(told: Mapping[str, Any]) -> EngineState:
+    """Return the state that the part `engines` describes."""
+    return EngineState.model_validate_json(json.dumps(told))
 
 
 def spark(
-    found: str,
+    found: Mapping[str, Any],
     report: Mapping[str, object] | None = None,
     log: str = "",
     size: int | None = None,
-    history: str = "",
+    history: Mapping[str, object] | None = None,
 ) -> Driven:
-    said = json.dumps(REPORT | dict(report or {}))
+    memory = {"total": 8 << 30, "available": 7 << 30, "handover": 0, "gpu_free": None}
+    switch = {"ended": True, "report": REPORT | dict(report or {}), "cursor": "c"}
     return fake_host(
-        {
-            "echo @@history": {"stdout": history},
-            "echo @@current": {"stdout": found},
-            "echo @@host": {"stdout": "@@host\n8000000\n7000000\n0\n@@gpu"},
-            "--property=ActiveState switch@": {"stdout": f"inactive\n{said}\n{log}\n-- cursor: c"},
-            "cat /opt/x/manifests/": {"stdout": json.dumps({"engine": size})},
+        state={
+            "engines": found,
+            "switch.memory": memory | {"engine": size, "beside": 0, "reserved": 0},
+            "switch": switch | {"lines": [log] if log else []},
+            "engines.history": history,
         },
         spark="a",
     )
@@ -80,6 +83,6 @@ FORMER = engines(("old", "active"), enabled="old", current="old", first="old")
 
 def changes(driven: Driven) -> list[str]:
     """The commands that change something."""
-    looks = ("echo @@", "cat /opt", "systemctl show", "sha1sum", "\nenabled=", "mkdir -p /tmp")
+    looks = ("sha1sum", "mkdir -p /tmp")
     scripts = [script.strip() for script in driven.scripts()]
-    return [each for each in scripts if not each.startswith(looks) and "@@" not in each]
+    return [each for each in scripts if not each.startswith(looks)]

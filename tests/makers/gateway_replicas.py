@@ -23,15 +23,16 @@ class Door(ThreadingHTTPServer):
 
     Attributes:
         state: "serves"; "starts" answers 503; "gone" answers nothing; "endless" does not end its
-            answer to a look; "strange" answers 400 and
-            what it was asked; "silent" ends a stream
-            before its first token; "late" waits for `go` after its second word, "cut" ends there
-            when the client has it.
+            answer to a look; "strange" answers 400 and what it was asked; "leads" answers with a
+            redirect and a cookie; "silent" ends a stream before its first token; "late" waits for
+            `go` after its second word, "cut" ends there when the client has it; "flood" streams
+            without end or lines.
         heard: A file that the client makes when it has the second word.
         seen: It answers the gateway's looks by its state; else as if it served.
+        broken: Set once somebody hangs up on a stream without end.
         pause: Seconds until it begins an answer.
         asked: The bodies of its requests, with their paths.
-        wishes: What they prefer: `wait=0`, or None.
+        headers: Those of its requests, by names in small letters.
     """
 
     daemon_threads = True
@@ -47,8 +48,8 @@ class Door(ThreadingHTTPServer):
         self.pause = 0.0
         self.key = f"Bearer {KEYS[0]}"
         self.asked: list[tuple[str, dict[str, Any]]] = []
-        self.wishes: list[str | None] = []
-        self.go = threading.Event()
+        self.headers: list[dict[str, str]] = []
+        self.go, self.broken = threading.Event(), threading.Event()
         self.heard = Path("/nowhere")
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.server_port}"
 
@@ -66,11 +67,13 @@ class Replica(QuietHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.asked.append((self.path, body))
-        self.server.wishes.append(self.headers["prefer"])
+        self.server.headers.append({name.lower(): value for name, value in self.headers.items()})
         if not self._allowed(self.server.state):
             return
         time.sleep(self.server.pause)
-        if body.get("stream"):
+        if self.server.state == "flood":
+            self._go_on()
+        elif body.get("stream"):
             self._stream(body)
         elif self.path == "/v1/embeddings":
             data = [
@@ -108,6 +111,12 @@ class Replica(QuietHandler):
             self._json(401, {"error": {"message": "no key"}})
         elif state == "strange":
             self._json(400, {"error": {"message": f"what is {self.server.asked[-1:]}?"}})
+        elif state == "leads":
+            self.send_response(307)
+            self.send_header("location", f"{self.server.url}/elsewhere")
+            self.send_header("set-cookie", "a=b")
+            self.send_header("content-length", "0")
+            self.end_headers()
         elif state == "starts":
             self._json(503, {"error": {"message": "the engine starts"}})
         else:
@@ -127,10 +136,12 @@ class Replica(QuietHandler):
     def _go_on(self) -> None:
         self.close_connection = True
         self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
         self.end_headers()
         with suppress(OSError):
             while True:
                 self.wfile.write(bytes(65536))
+        self.server.broken.set()
 
     def _stream(self, body: dict[str, Any]) -> None:
         self.send_response(200)

@@ -11,16 +11,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sparkwright.common.render import render
 from sparkwright.declared.recipe.recipe import Answers
 from sparkwright.door.door import DoorPlan
-from sparkwright.door.gateway.files import BEHIND, DOOR_FILES, configuration, environment
+from sparkwright.door.gateway.files import BEHIND, DOOR_FILES, configuration
 from sparkwright.door.gateway.gateway import Upstream
 from tests.clock import patience
 from tests.component.servers import free_port, listens, serving, until
@@ -32,22 +30,17 @@ from tests.makers.gateway_replicas import Door
 from tests.programs import changed_program
 from tests.unit.certificates import certificate, private_key, written
 
-# The program, with other times: between looks, until a Spark without power is given up, and until a
-# door that takes its time. Before Python 3.12, which a gateway's host has, a collection of garbage
-# within ContextVar.set may end the process (github.com/python/cpython/issues/148891).
+# The program, with other times: between looks, until a door that takes its time, and until a Spark
+# without power is given up.
 HURRIED = f"""
-import gc
-from host.door.gateway import doors, gateway
-gc.disable()
-doors.EVERY, doors.CONNECT, doors.ANSWER = 0.1, {CONNECT}, {patience()}
+from host.door.gateway import gateway, replicas
+replicas.EVERY, replicas.ANSWER, gateway.CONNECT = 0.1, {patience()}, {CONNECT}
 gateway.command()
 """
 
 
-@pytest.fixture(scope="package")
-def python() -> Path:
-    """Python with LiteLLM, from the very requirements that the gateway's host gets."""
-    requirements = FILES / "requirements.txt"
+def _environment(name: str, requirements: Path) -> Path:
+    """Return Python with these packages."""
 
     def build(folder: Path) -> None:
         subprocess.run([sys.executable, "-m", "venv", folder / "env"], check=True)
@@ -55,7 +48,13 @@ def python() -> Path:
         options = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--requirement"]
         subprocess.run([*pip, *options, requirements], check=True)
 
-    return cache.entry("gateway", [requirements, sys.version], build) / "env/bin/python"
+    return cache.entry(name, [requirements, sys.version], build) / "env/bin/python"
+
+
+@pytest.fixture(scope="package")
+def python() -> Path:
+    """Python with the very requirements that the gateway's host gets."""
+    return _environment("gateway", FILES / "requirements.txt")
 
 
 @pytest.fixture(scope="package")
@@ -106,23 +105,15 @@ def started(
         replicas.append(Upstream("chat-a", (name,), "some/Model", None, keyed=True, answers=kind))
     urls = {"chat-a": doors[0].url, "chat-b": doors[1].url}
     urls["dead"] = f"http://127.0.0.1:{dead.getsockname()[1]}"
-    (folder / "config.yaml").write_text(configuration(replicas, urls))
+    trusted = (tls / "tls.crt").read_text()
+    (folder / "config.json").write_text(configuration(replicas, urls, trusted))
     port = free_port()
     # What haproxy's chroot is on a host.
     folder.chmod(0o755)
-    lines = [
-        line.removeprefix("Environment=").split()
-        for line in render(
-            FILES / "gateway.service", root=folder, trusted=False, doors=[]
-        ).splitlines()
-        if line.startswith("Environment=")
-    ]
-    (folder / "keys").write_text(environment(KEYS[0]))
-    variables = dict(pair.split("=", 1) for pair in chain(*lines))
-    variables["CREDENTIALS_DIRECTORY"] = str(folder)
+    (folder / "key").write_text(f"{KEYS[0]}\n")
+    variables = {"CREDENTIALS_DIRECTORY": str(folder)}
     # What is not on loopback is nowhere.
     variables |= {f"{kind}_PROXY": "http://127.0.0.1:9" for kind in ("HTTP", "HTTPS")}
-    variables |= {"NO_PROXY": "127.0.0.1", "SSL_CERT_FILE": str(tls / "tls.crt")}
     log = folder / "log"
     with log.open("w") as file, socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(folder / "gateway.sock"))
@@ -132,7 +123,7 @@ def started(
             # systemd passes the socket as the third one.
             [
                 *("bash", "-c", f'exec "$0" "$@" 3<&{listening.fileno()}'),
-                *(python, *changed_program(HURRIED, "config.yaml")[1:]),
+                *(python, *changed_program(HURRIED, "config.json")[1:]),
             ],
             pass_fds=[listening.fileno()],
             cwd=folder,
@@ -140,10 +131,10 @@ def started(
             stdout=file,
             stderr=subprocess.STDOUT,
         )
+    (folder / "pid").write_text(str(process.pid))
     url = f"http://127.0.0.1:{port}"
     try:
-        # It imports for some 9 s of a free processor.
-        until(lambda: "in service: " in log.read_text() or process.poll() is not None, 300)
+        until(lambda: "in service: " in log.read_text() or process.poll() is not None)
         assert process.poll() is None, log.read_text()
         shown = Path(f"/proc/{process.pid}/environ").read_text()
         assert not any(key in shown for key in KEYS)
@@ -152,8 +143,7 @@ def started(
             yield url, log
     finally:
         process.send_signal(signal.SIGTERM)
-        # uvicorn ends, in good order, by the signal itself.
-        assert process.wait(timeout=patience()) == -signal.SIGTERM, log.read_text()
+        assert process.wait(timeout=patience()) == 0, log.read_text()
         for key in KEYS:
             assert key not in log.read_text()
 
@@ -188,13 +178,14 @@ def url(started: tuple[str, Path], doors: list[Door]) -> str:
     until(lambda: said(started[1]) == "in service: chat-a, chat-b")
     for door in doors:
         door.asked.clear()
-        door.wishes.clear()
+        door.headers.clear()
     return started[0]
 
 
 @pytest.fixture(scope="package")
-def client(python: Path) -> Iterator[Client]:
+def client() -> Iterator[Client]:
     """Runs code with openai's package, where `client` is a client of a gateway; what it printed."""
+    python = _environment("gateway-client", Path(__file__).with_name("gateway_client.txt"))
     command, pipe = [python, "-c", CLIENT], subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdin

@@ -32,7 +32,6 @@ SETTINGS = {
     "megahertz": 2000,
     "guarded": "1 a b",
     "clients": "192.168.100.12",
-    "trusted": True,
     "doors": ["192.168.1.20"],
     "elsewhere": ["/home/nvidia/.cache/huggingface", "/mnt/nas"],
     "proxy": {"https_proxy": "http://proxy.lan:3128"},
@@ -157,4 +156,3 @@ def test_what_talks_to_the_internet_is_nobody(name: str) -> None:
 def test_the_gateway_exchanges_packets_with_the_doors_alone() -> None:
     assert directives("gateway.service", "IPAddressDeny") == ["any"]
     assert directives("gateway.service", "IPAddressAllow") == SETTINGS["doors"]
-    assert "MAX_IMAGE_URL_DOWNLOAD_SIZE_MB=0" in directives("gateway.service", "Environment")

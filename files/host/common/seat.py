@@ -7,30 +7,37 @@ works on one replica. What systemd has is the whole Spark's: the seat that a rel
 its unit.json, and so in its id.
 """
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    # Programs that read a Spark in a moment do without it.
+    from pathlib import Path
 
 SEATS = "seats"
 # The folder of a seat in which each engine has one of its own, and the socket of its API there.
 SOCKETS, SOCKET = "sockets/engines", "api.sock"
 
 
-def seat_of(root: Path) -> str:
+def seat_of(root: Path | str) -> str:
     """Return the name of the seat whose folder this is; "" for the first one's, ROOT."""
-    return root.name if root.parent.name == SEATS else ""
+    above, name = os.path.split(root)
+    return name if os.path.basename(above) == SEATS else ""
 
 
-def seat_of_release(root: Path, release: str) -> str:
+def seat_of_release(root: Path | str, release: str) -> str:
     """Return the name of the seat that a release is for; "" for the first one.
 
     A release that is not there any more counts as the first one's.
     """
     try:
-        unit = json.loads((root / "releases" / release / "unit.json").read_text("utf-8"))
-        return str(unit.get("seat", ""))
+        with open(f"{root}/releases/{release}/unit.json", encoding="utf-8") as file:
+            return str(json.load(file).get("seat", ""))
     except (OSError, ValueError, AttributeError):
         return ""
 
@@ -42,7 +49,7 @@ def place(root: Path, release: str) -> Path:
 
 
 @contextmanager
-def engine_address(root: Path, release: str) -> Iterator[str]:
+def engine_address(root: Path | str, release: str) -> Iterator[str]:
     """Yield the address of an engine's socket, for a connection.
 
     It names the opened folder: the whole path may be longer than an address may be.
@@ -50,7 +57,7 @@ def engine_address(root: Path, release: str) -> Iterator[str]:
     Raises:
         OSError: it has never been started.
     """
-    folder = os.open(root / SOCKETS / release, os.O_PATH | os.O_DIRECTORY)
+    folder = os.open(f"{root}/{SOCKETS}/{release}", os.O_PATH | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{folder}/{SOCKET}"
     finally:

@@ -1,4 +1,4 @@
-"""A virtual environment of Python, with huggingface_hub or what brings it."""
+"""A virtual environment of Python."""
 
 from hashlib import sha256
 from typing import Any
@@ -11,6 +11,6 @@ def read(path: str) -> dict[str, Any]:
 
     After an upgrade of the system's Python, an environment starts but lacks its packages.
     """
-    works = run(f"{path}/bin/python", "-c", "import pip, huggingface_hub").returncode == 0
+    works = run(f"{path}/bin/python", "-c", "import pip").returncode == 0
     stamp = text(f"{path}/.requirements") if works else None
     return {"requirements": None if stamp is None else sha256(stamp.encode()).hexdigest()}

@@ -1,7 +1,8 @@
 """Print what this host is, as one JSON document.
 
-Each part is read by a module beside this one, in a thread of its own: what fails, hangs or is too
-large is unknown, for its part alone.
+Each part is read by a function of a module beside this one, `read` or the one that its name has
+after a dot, in a thread of its own: what fails, hangs or is too large is unknown, for its part
+alone.
 """
 
 import importlib
@@ -17,7 +18,17 @@ from typing import Any
 PATIENCE = 30.0
 MOST = 8 << 20
 # The parts that a person sees, in this order: those that need no more than the root folder.
-SHOWN: tuple[str, ...] = ("door", "firewall")
+SHOWN: tuple[str, ...] = (
+    "door",
+    "engines",
+    "engines.history",
+    "exporter",
+    "firewall",
+    "listeners",
+    "running",
+    "status",
+    "switch.memory",
+)
 
 # What others take for the end of a line, as JSON may have it in texts.
 _LINES = {end: f"\\u{end:04x}" for end in (0x85, 0x2028, 0x2029)}
@@ -48,7 +59,9 @@ def answers(asks: Iterable[Ask]) -> list[str]:
 
 def _answer(part: str, arguments: dict[str, Any]) -> str:
     try:
-        value = importlib.import_module(f"host.state.{part}").read(**arguments)
+        module, _, function = part.partition(".")
+        read = getattr(importlib.import_module(f"host.state.{module}"), function or "read")
+        value = read(**arguments)
         text = json.dumps({"known": value}, ensure_ascii=False, allow_nan=False)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""

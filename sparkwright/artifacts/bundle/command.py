@@ -57,8 +57,8 @@ from sparkwright.plan.release.token import Hub
 _RESERVE = 1024**3
 # Bytes up to which a file may be git's own and not LFS's: the hub takes 10 MiB.
 _SMALL = 16 << 20
-# Bytes of wheels and packages, roughly: those of a gateway are half of it.
-_REST = 400 * 10**6
+# Bytes of wheels and packages, roughly.
+_REST = 200 * 10**6
 
 
 def fill(folder: Path, inventory: Path, hub: Hub, apt: Sequence[str] = ()) -> str:

@@ -7,7 +7,7 @@ from pyinfra import host
 from pyinfra.api import Host, QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
-from sparkwright.artifacts.image.state import Image, ImageState
+from sparkwright.artifacts.image.state import EngineImage, ImageState
 from sparkwright.artifacts.jobs.operations import follow, put_manifest, reason, start
 from sparkwright.artifacts.jobs.state import JobState
 from sparkwright.common.errors import PlanError
@@ -193,7 +193,7 @@ def ask_image(references: Sequence[str]) -> Ask[ImageState]:
     return ImageState.ask(references=list(references))
 
 
-def _found(spark: Host, references: Sequence[str]) -> Image | None:
+def _found(spark: Host, references: Sequence[str]) -> EngineImage | None:
     return read(spark, ask_image(references)).image
 
 

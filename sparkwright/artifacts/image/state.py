@@ -5,7 +5,7 @@ from typing import ClassVar
 from sparkwright.common.part import Bounded, Part
 
 
-class Image(Bounded):
+class EngineImage(Bounded):
     """An image.
 
     Attributes:
@@ -28,5 +28,5 @@ class ImageState(Part):
 
     part: ClassVar = "image"
 
-    image: Image | None
+    image: EngineImage | None
     fault: str

@@ -1,8 +1,8 @@
 """The gateway on its host: what a run reads there, and what it does."""
 
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, ClassVar
 
 from pyinfra import host
 from pyinfra.api import (
@@ -17,11 +17,11 @@ from pyinfra.api import (
 from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.artifacts.jobs.operations import virtual_environment
+from sparkwright.artifacts.jobs.state import Environment
 from sparkwright.common import placed
-from sparkwright.common.facts import HostFact
 from sparkwright.common.files import Directory, Entry, ManagedFile
-from sparkwright.common.host_output import MARK, sections
 from sparkwright.common.operations import failing, is_dry_run, notice
+from sparkwright.common.part import Ask, Part
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.render import unit_file
 from sparkwright.common.terminal import plain
@@ -35,23 +35,24 @@ from sparkwright.door.gateway.files import (
     DOOR_FILES,
     LARGEST,
     configuration,
-    environment,
     reachable,
 )
 from sparkwright.door.gateway.gateway import client_url, doors, listing, served, upstreams
 from sparkwright.door.key import GATEWAY
 from sparkwright.door.keys import gateway_key
 from sparkwright.door.operations import warn
-from sparkwright.door.state import stray_script
 from sparkwright.machine.firewall.deploy import firewall
+from sparkwright.machine.firewall.deploy import reads as firewall_reads
 from sparkwright.machine.firewall.firewall import port_rules
+from sparkwright.machine.host.facts import unit_state
 from sparkwright.machine.host.operations.files import managed_files
 from sparkwright.machine.host.operations.packages import install
 from sparkwright.machine.host.operations.secrets import secret_file
-from sparkwright.machine.host.units import parse_units, units_script
+from sparkwright.machine.host.state import Placed, ask_placed
 from sparkwright.plan.release.programs import program
 from sparkwright.run.spark import fleet_of, recipe_of
-from sparkwright.run.target import bad_input, target
+from sparkwright.run.state import expect, read
+from sparkwright.run.target import Target, bad_input, target
 
 SOCKET, UNIT, DOOR = "gateway.socket", "gateway.service", "gateway-door.service"
 # In the order of their start.
@@ -59,59 +60,20 @@ UNITS = (SOCKET, UNIT, DOOR)
 _FILES = HOST_FILES / "door" / "gateway"
 
 
-@dataclass(frozen=True)
-class GatewayState:
-    """The gateway on its host.
+class GatewayState(Part):
+    """What the files and units of the gateway do not tell.
 
     Attributes:
         installed: Its door's HAProxy is installed.
         stray: The distribution's HAProxy service, which came with the package, is on.
-        active, enabled: All of its units are.
-        outdated: One of its files changed after a unit had started (to the second).
         taken: Other programs that listen on its port, as in "nginx (pid 7)".
-        status: Its status line about the replicas; empty where it does not run.
     """
+
+    part: ClassVar = "gateway"
 
     installed: bool
     stray: bool
-    active: bool
-    enabled: bool
-    outdated: bool
-    taken: tuple[str, ...]
-    status: str
-
-
-class GatewayStates(HostFact[GatewayState]):
-    """The state of the gateway in relation to the files that configure it."""
-
-    def command(self, root: str, port: int, files: Sequence[str]) -> str:
-        return f"""
-echo {MARK}installed
-command -v haproxy
-echo {MARK}stray
-{stray_script(root)}
-echo {MARK}taken
-for pid in $(ss -Hltnp 'sport = :{port}' | grep -o 'pid=[0-9]*' | cut -d= -f2 | sort -u); do
-  grep -qs -e '/{UNIT}$' -e '/{DOOR}$' "/proc/$pid/cgroup" ||
-    echo "$(cat "/proc/$pid/comm") (pid $pid)"
-done
-echo {MARK}status
-systemctl show --value --property=StatusText {UNIT}
-{units_script({SOCKET: [], UNIT: files, DOOR: files})}
-true"""
-
-    def parse(self, output: list[str]) -> GatewayState:
-        found = sections(output)
-        units = parse_units(found, UNITS).values()
-        return GatewayState(
-            installed=bool(found["installed"]),
-            stray=bool(found["stray"]),
-            active=all(unit.active for unit in units),
-            enabled=all(unit.enabled for unit in units),
-            outdated=any(unit.outdated for unit in units),
-            taken=tuple(found["taken"]),
-            status=" ".join(found["status"]),
-        )
+    taken: list[str]
 
 
 @operation()
@@ -137,7 +99,8 @@ def gateway(
     folder = f"{root}/gateway"
     warn(door)
     files = [entry.path for entry in entries if not isinstance(entry, Directory)]
-    state = host.get_fact(GatewayStates, root=root, port=door.port, files=[*files, *secrets])
+    state = read(host, _ask(root, door.port))
+    units = [unit_state(SOCKET), *(unit_state(each, [*files, *secrets]) for each in (UNIT, DOOR))]
     if state.taken:
         yield failing(
             f"Port {door.port} is taken by {' and '.join(state.taken)}: stop it, or give the "
@@ -156,9 +119,9 @@ def gateway(
     if not state.installed or state.stray:
         yield StringCommand("systemctl disable --quiet --now haproxy.service")
     yield from changes
-    if not state.enabled:
+    if not all(unit.enabled for unit in units):
         yield StringCommand("systemctl daemon-reload && systemctl enable --quiet", *UNITS)
-    if changes or state.outdated or not state.active:
+    if changes or not all(unit.active and not unit.outdated for unit in units):
         # Five failures in a row would otherwise forbid a start by hand, too.
         yield StringCommand(
             f"systemctl daemon-reload && systemctl reset-failed {UNIT} 2>/dev/null; "
@@ -168,19 +131,32 @@ def gateway(
             f"{{ journalctl --unit {UNIT} --unit {DOOR}",
             "--lines 15 --no-pager --output cat >&2; exit 1; }",
         )
-        yield FunctionCommand(_report, (root, door.port, url, names), {})
-    elif state.enabled:
-        notice(_summary(url, names, state.status), color="green")
+        yield FunctionCommand(_report, (root, url, names), {})
+    else:
+        notice(_summary(read(host, ask_placed(root)), url, names), color="green")
 
 
-def _report(state: State, host: Host, root: str, port: int, url: str, names: str) -> bool:
-    now = host.get_fact(GatewayStates, root=root, port=port, files=())
-    host.log(plain(_summary(url, names, now.status)))
-    return now.active
+def _report(state: State, host: Host, root: str, url: str, names: str) -> bool:
+    now = read(host, ask_placed(root))
+    host.log(plain(_summary(now, url, names)))
+    return now.unit(UNIT).active
 
 
-def _summary(url: str, names: str, status: str) -> str:
+def _summary(now: Placed, url: str, names: str) -> str:
+    status = now.units[UNIT].status if UNIT in now.units else ""
     return f"The gateway answers at {url}/v1. Names: {names}. Replicas {status}."
+
+
+def _ask(root: str, port: int) -> Ask[GatewayState]:
+    return GatewayState.ask(root=root, port=port)
+
+
+def reads(own: Target) -> Iterator[Ask[Any]]:
+    """Yield what these steps ask of the gateway's host."""
+    yield ask_placed(own.root)
+    yield from firewall_reads(own)
+    yield Environment.ask(path=f"{own.root}/gateway/env")
+    yield _ask(own.root, needed(fleet_of(own.fleet)).port)
 
 
 @deploy("Gateway")
@@ -188,6 +164,7 @@ def apply() -> None:
     """Have all replicas behind one address, on the host that the inventory names."""
     own, settings = target(), target().settings
     root, folder = own.root, f"{own.root}/gateway"
+    expect(own.host, lambda: reads(own))
     record = not is_dry_run()
     with bad_input():
         fleet = fleet_of(own.fleet)
@@ -225,20 +202,19 @@ def apply() -> None:
         )
     requirements = (_FILES / "requirements.txt").read_text("utf-8")
     door_files = door.files((HOST_FILES / "door" / "door.cfg").read_text("utf-8"), folder)
-    values = {"root": root, "trusted": bool(trusted), "doors": reachable(urls.values())}
+    values = {"root": root, "doors": reachable(urls.values())}
     entries: list[Entry] = [
         Directory(root),
         *(placed.folder(root, name) for name in ("secrets", "state", "gateway")),
         Directory(f"{folder}/door", mode="700"),
         ManagedFile(f"{folder}/requirements.txt", requirements),
         ManagedFile(f"{folder}/gateway", program("host.door.gateway.gateway")),
-        ManagedFile(f"{folder}/config.yaml", configuration(replicas, urls)),
+        ManagedFile(f"{folder}/config.json", configuration(replicas, urls, trusted)),
         *(ManagedFile(f"{folder}/door/{name}", text) for name, text in DOOR_FILES.items()),
         *(unit_file(_FILES / name, **values) for name in UNITS),
-        *([ManagedFile(f"{folder}/doors.pem", trusted)] if trusted else []),
     ]
     secrets = {f"{folder}/door/{name}": text for name, text in door_files.items()}
-    secrets[f"{root}/secrets/gateway.env"] = environment(own_key.secret)
+    secrets[f"{root}/secrets/gateway.key"] = f"{own_key.secret}\n"
     gateway(
         name="Gateway",
         root=root,

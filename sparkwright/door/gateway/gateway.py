@@ -142,6 +142,7 @@ class ModelAlias:
     """A name that clients may ask for.
 
     Attributes:
+        served: The engines' own name for it.
         upstreams: The replicas that serve it.
         sampling: Defaults for what a request leaves out.
         both_modes: The client decides whether the model thinks.
@@ -149,6 +150,7 @@ class ModelAlias:
     """
 
     name: str
+    served: str
     upstreams: tuple[Upstream, ...]
     sampling: Mapping[str, Any]
     both_modes: bool
@@ -187,7 +189,7 @@ def served(replicas: Sequence[Upstream], *, by_gateway: bool = True) -> list[Mod
 
 def _variants(name: str, serving: tuple[Upstream, ...], by_gateway: bool) -> Iterator[ModelAlias]:
     both = serving[0].both_modes
-    yield ModelAlias(name, serving, _PRESETS.get(name, {}), both_modes=both, thinks=both)
+    yield ModelAlias(name, name, serving, _PRESETS.get(name, {}), both_modes=both, thinks=both)
     # Only a model's first name has profiles.
     if by_gateway and serving[0].has_profiles and name == serving[0].names[0]:
         for profile, own in _PROFILES.items():
@@ -195,7 +197,7 @@ def _variants(name: str, serving: tuple[Upstream, ...], by_gateway: bool) -> Ite
             template = {"chat_template_kwargs": {"enable_thinking": thinks}}
             sampling = {**own, **_COMMON, **template}
             yield ModelAlias(
-                f"{name}-{profile}", serving, sampling, both_modes=False, thinks=thinks
+                f"{name}-{profile}", name, serving, sampling, both_modes=False, thinks=thinks
             )
 
 

@@ -11,11 +11,14 @@ from pyinfra.api.command import PyinfraCommand
 from sparkwright.common.command_line import next_line
 from sparkwright.common.operations import differs, failing, notice, spark_name
 from sparkwright.common.placed import SEAT_FOLDERS, SYSTEMD, place_of
+from sparkwright.common.schema import NAME
 from sparkwright.door.door import SEAT_UNIT, door_unit
-from sparkwright.engine.facts import Engines, Seats
-from sparkwright.engine.operations.serve import serve_again
+from sparkwright.engine.operations.serve import end, serve_again
+from sparkwright.engine.state import ask_engines
 from sparkwright.engine.switch import SwitchSettings
+from sparkwright.machine.host.facts import placed
 from sparkwright.run.report import conclude
+from sparkwright.run.state import read
 
 
 @operation()
@@ -25,7 +28,7 @@ def stopped(root: str, replica: str) -> Generator[PyinfraCommand, None, None]:
     Requests in flight have the time to end that their recipe gives them; a switch under way is
     reverted first.
     """
-    engines = host.get_fact(Engines, root=root)
+    engines = read(host, ask_engines(root))
     running = [engine for engine in engines.units.values() if not engine.ended]
     if not running:
         host.noop("no engine runs")
@@ -42,7 +45,7 @@ def started(
     root: str, replica: str, settings: SwitchSettings, peer: Host | None
 ) -> Generator[PyinfraCommand, None, None]:
     """Start the release that served last, and wait until it answers."""
-    engines = host.get_fact(Engines, root=root)
+    engines = read(host, ask_engines(root))
     release = engines.current
     if release is None:
         yield failing(
@@ -65,7 +68,8 @@ def vacated(root: str, wanted: Sequence[str]) -> Generator[StringCommand]:
     It is done before anything else of a run that changes what serves: memory and ports are free
     then for what takes the place.
     """
-    known = host.get_fact(Seats, root=root)
+    inside = (path.removeprefix(f"{root}/seats/") for path in placed().files)
+    known = sorted(name for name in inside if NAME.fullmatch(name))
     strays = [seat for seat in known if seat not in wanted]
     if not strays:
         host.noop("there is none")
@@ -73,13 +77,7 @@ def vacated(root: str, wanted: Sequence[str]) -> Generator[StringCommand]:
     for seat in strays:
         place, unit = place_of(root, seat), door_unit(place_of(root, seat))
         differs(f"replica {seat}", "none: the inventory does not name it here", "one")
-        engines = host.get_fact(Engines, root=place)
-        for release in engines.switches:
-            yield StringCommand("systemctl stop", QuoteString(f"switch@{release}.service"))
-        for engine in engines.units.values():
-            if not engine.stopped:
-                name = QuoteString(f"vllm@{engine.release}.service")
-                yield StringCommand("systemctl disable --quiet --now", name)
+        yield from end(read(host, ask_engines(place)))
         yield StringCommand(
             "systemctl disable --quiet --now", QuoteString(unit), "2>/dev/null; true"
         )

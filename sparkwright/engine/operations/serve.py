@@ -14,13 +14,20 @@ from sparkwright.artifacts.jobs.operations import LOST, put_manifest, start
 from sparkwright.common.operations import differs, failing, run_now, spark_name
 from sparkwright.common.startup import start_line
 from sparkwright.common.terminal import plain
-from sparkwright.engine.engine import SHARE, EngineState, engine_differences, problem
-from sparkwright.engine.facts import Engines, EngineSize, FreeMemory, Switching
 from sparkwright.engine.phases import phase
+from sparkwright.engine.state import (
+    SHARE,
+    EngineState,
+    ask_engines,
+    ask_release,
+    engine_differences,
+    problem,
+)
 from sparkwright.engine.switch import (
     JOB,
     Outcome,
     SwitchSettings,
+    SwitchState,
     crowded,
     failure,
     orders,
@@ -29,6 +36,7 @@ from sparkwright.engine.switch import (
 from sparkwright.plan.causes.log_causes import hint
 from sparkwright.plan.release.release import Release
 from sparkwright.run.report import conclude
+from sparkwright.run.state import read, read_now
 
 # A start takes minutes: this often is soon enough to see, and seldom enough to cost nothing.
 POLL_SECONDS = 2
@@ -61,7 +69,7 @@ def serving(
         outcome: is filled.
     """
     outcome = outcome or Outcome()
-    engines = _engines(release)
+    engines = read(host, ask_release(release))
     unit = f"vllm@{release.id}.service"
     ours = engines.units.get(release.id)
     if ours is None:
@@ -81,7 +89,7 @@ def serving(
             return
         if phases := start_line(outcome.log, release.recipe.expected):
             host.log(f"engine: its start took: {phases}")
-        engines = _engines(release)
+        engines = read_now(host, ask_release(release))
     trouble = None
     if release.ranks.rank == 0:
         trouble = problem(engines, [*release.recipe.models], release.recipe.answers)
@@ -111,7 +119,7 @@ def serve_again(
         replica: for people, who are told at the end of the run.
         before: the release that has served until now, if they are to be told.
     """
-    engines, outcome = host.get_fact(Engines, root=root), Outcome()
+    engines, outcome = read(host, ask_engines(root)), Outcome()
     unknown = replace(settings, load=None)
     yield from _job(root, release, unknown, engines.switches, peer, outcome)
     if not outcome.served:
@@ -131,32 +139,21 @@ def _complaint(release: str, outcome: Outcome) -> str:
 @operation()
 def idle(root: str) -> Generator[StringCommand, None, None]:
     """Serve nothing, now and after every boot; weights, image and releases stay."""
-    engines = host.get_fact(Engines, root=root)
+    engines = read(host, ask_engines(root))
     for difference in engine_differences(engines, None):
         differs(*difference)
-    for release in engines.switches:
-        yield StringCommand("systemctl stop", QuoteString(f"switch@{release}.service"))
-    yield from _stop(engines, keep=None)
+    yield from end(engines)
     if engines.shares:
         yield StringCommand(_DISABLE, SHARE)
     if engines.current:
         yield StringCommand("rm", QuoteString(f"{root}/current"))
 
 
-def _engines(release: Release) -> EngineState:
-    recipe = release.recipe
-    asked = {"model": recipe.served_names[0], "answers": recipe.answers}
-    is_head = release.ranks.rank == 0
-    return host.get_fact(
-        Engines, root=release.place, release=release.id, **(asked if is_head else {})
-    )
-
-
 def _settle(
     engines: EngineState, release: Release, settings: SwitchSettings
 ) -> Generator[StringCommand]:
     """Leave a release that runs and boots as the only one, current, and behind the door."""
-    if any(engine.needs_reload for engine in engines.units.values()):
+    if any(engine.outdated for engine in engines.units.values()):
         yield StringCommand("systemctl daemon-reload")
     yield from _stop(engines, keep=release.id)
     if engines.failed:
@@ -176,6 +173,13 @@ def _settle(
             *(door, "offer", QuoteString(release.id), "&&"),
             *(door, "prefer", QuoteString(release.id)),
         )
+
+
+def end(engines: EngineState) -> Generator[StringCommand]:
+    """Yield what ends all engines of a seat, and the switches to others, for good."""
+    for release in engines.switches:
+        yield StringCommand("systemctl stop", QuoteString(f"switch@{release}.service"))
+    yield from _stop(engines, keep=None)
 
 
 def _stop(engines: EngineState, keep: str | None) -> Generator[StringCommand]:
@@ -208,31 +212,17 @@ def _job(
                 yield StringCommand(
                     "systemctl stop --no-block", QuoteString(f"{JOB.format(other)}.service")
                 )
-            size = host.get_fact(EngineSize, path=f"{root}/manifests/{job}.json")
-            memory = host.get_fact(FreeMemory)
-            others = [_other_engine(place) for place in settings.others]
-            if why := crowded(settings, memory, size, sum(taken for taken, _ in others)):
+            memory = read_now(host, settings.ask_memory(root, release))
+            if why := crowded(settings, memory):
                 outcome.reason = why
                 return
-            reserved = sum(taken for taken, runs in others if not runs)
-            told = orders(settings, memory, size, reserved)
-            yield from put_manifest(root, job, job, told)
+            yield from put_manifest(root, job, job, orders(settings, memory))
             yield start(job)
         yield FunctionCommand(_follow, (root, release, peer, outcome), {})
     finally:
         # Also where a command failed: the other Spark of a pair then need not wait for this one.
         outcome.ended = True
         outcome.reason = outcome.reason or ("" if outcome.served else "it began no switch")
-
-
-def _other_engine(place: str) -> tuple[int, bool]:
-    """Return the bytes that the engine of another seat takes, and whether it runs now."""
-    engines = host.get_fact(Engines, root=place)
-    if engines.current is None:
-        return 0, False
-    unit = engines.units.get(engines.current)
-    path = f"{place}/manifests/{JOB.format(engines.current)}.json"
-    return host.get_fact(EngineSize, path=path) or 0, bool(unit and unit.active == "active")
 
 
 def _follow(
@@ -246,7 +236,8 @@ def _follow(
     since, cursor, told = "", None, False
     while True:
         try:
-            now = host.get_fact(Switching, root=root, release=release, since=since, cursor=cursor)
+            asked = SwitchState.ask(root=root, release=release, since=since, cursor=cursor)
+            now = read_now(host, asked)
         except PyinfraError:
             host.log(LOST, logger.error)
             outcome.reason = LOST

@@ -19,8 +19,7 @@ from sparkwright.common.placed import folder
 from sparkwright.common.render import unit_file
 from sparkwright.common.startup import KEPT
 from sparkwright.declared.recipe.workloads import WORKLOADS, order, passages
-from sparkwright.engine.engine import EngineState, problem
-from sparkwright.engine.facts import Engines
+from sparkwright.engine.state import EngineState, ask_release, problem
 from sparkwright.insight.benchmark.measured import Answer, BenchmarkResult, check_answer
 from sparkwright.insight.benchmark.report import report
 from sparkwright.machine.host.operations.files import managed_files
@@ -64,7 +63,7 @@ def benchmark(own: Target, workloads: Sequence[str]) -> Generator[PyinfraCommand
     assert release is not None
     assert replica is not None
     recipe, model = release.recipe, release.recipe.served_names[0]
-    state = host.get_fact(Engines, root=release.place, release=release.id, model=model)
+    state = read_now(host, ask_release(release))
     if why := _unmeasurable(state, release):
         yield failing(f"There is nothing to measure: {why}.")
         return

@@ -119,7 +119,7 @@ def state_program(parts: frozenset[str]) -> str:
 
     It reads its request from standard input: a line of JSON, as files/host/state/state.py has it.
     """
-    modules = ["host.state.state", *(f"host.state.{part}" for part in parts)]
+    modules = ["host.state.state", *(f"host.state.{part.partition('.')[0]}" for part in parts)]
     code = f"{_texts(modules)}import json\nfrom host.state.state import show\n"
     code += "show(json.loads(sys.stdin.buffer.readline()))\n"
     return b64encode(zlib.compress(code.encode())).decode()

@@ -43,14 +43,14 @@ def resolve_checkpoint(
     where = f"{hub}: {repo}@{revision}"
 
     def ask(client: WebClient) -> dict[str, Any]:
-        return Repository(client, hub, repo, token, where).checkpoint(revision, choice)
+        return HubRepository(client, hub, repo, token, where).checkpoint(revision, choice)
 
     data = look_up(ask, where, "Hub", "hub's", "hf_endpoint")
     return parse(CheckpointLock, data | {"repo": repo, "revision": revision}, where)
 
 
 @dataclass(frozen=True)
-class Repository:
+class HubRepository:
     """A repository on a hub, read by the API that huggingface_hub uses."""
 
     client: WebClient

@@ -14,8 +14,9 @@ from sparkwright.engine.operations.release import programs_and_release
 from sparkwright.engine.operations.serve import serve_again
 from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
+from sparkwright.run.state import read_now
 from sparkwright.run.target import Target, seats
-from sparkwright.upkeep.rollback.history import ReleaseHistory, obstacle
+from sparkwright.upkeep.rollback.history import History, obstacle
 
 
 @deploy("Rollback")
@@ -51,8 +52,8 @@ def to(release: str) -> None:
 @operation()
 def way_back(root: str, peer: Host | None) -> Generator[PyinfraCommand]:
     """Fail where there is nothing to go back to, before anything is placed for it."""
-    own = host.get_fact(ReleaseHistory, root=root)
-    peers = peer.get_fact(ReleaseHistory, root=root) if peer else None
+    own = read_now(host, History.ask(root=root))
+    peers = read_now(peer, History.ask(root=root)) if peer else None
     if why := obstacle(spark_name(host), own, spark_name(peer) if peer else "", peers):
         yield failing(why)
     else:
@@ -66,7 +67,7 @@ def rollback(own: Target, release: str | None = None) -> Generator[PyinfraComman
     A switch under way is reverted. Image and weights are checked before anything is changed; if
     the release does not come to serve, the present one goes on.
     """
-    history = host.get_fact(ReleaseHistory, root=own.place)
+    history = read_now(host, History.ask(root=own.place))
     before = release or history.before
     if before is None:
         yield failing(f"There is nothing to go back to on {own.spark}.")

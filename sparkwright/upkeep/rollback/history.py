@@ -1,17 +1,12 @@
 """The releases that have served on a Spark, and the one to go back to."""
 
-import shlex
-from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import ClassVar
 
 from sparkwright.common.command_line import next_line
-from sparkwright.common.facts import HostFact
-from sparkwright.common.host_output import MARK, sections
-from sparkwright.engine.engine import own_releases, seats_script
+from sparkwright.common.part import Part
 
 
-@dataclass(frozen=True)
-class History:
+class History(Part):
     """The releases that have served on a Spark.
 
     Attributes:
@@ -20,6 +15,8 @@ class History:
         installed: those whose files are there.
         under_way: those to which a switch is under way.
     """
+
+    part: ClassVar = "engines.history"
 
     served: tuple[str, ...]
     current: str | None
@@ -36,43 +33,6 @@ class History:
             return self.current
         others = [release for release in self.served if release != self.current]
         return others[-1] if others else None
-
-
-def parse_history(output: Iterable[str]) -> History:
-    """Return the history that the output of `ReleaseHistory` describes.
-
-    Raises:
-        ValueError, KeyError: a section is missing.
-    """
-    found = sections(output)
-    parts = {name: [line for line in lines if line] for name, lines in found.items()}
-    link, is_own = parts["current"], own_releases(found)
-    switches = (unit.removeprefix("switch@").removesuffix(".service") for unit in parts["switches"])
-    return History(
-        served=tuple(parts["history"]),
-        current=link[0].rsplit("/", 1)[-1] if link else None,
-        installed=frozenset(parts["releases"]),
-        under_way=tuple(filter(is_own, switches)),
-    )
-
-
-class ReleaseHistory(HostFact[History]):
-    """The releases that have served, those that are installed, and switches under way."""
-
-    momentary = True
-
-    def command(self, root: str) -> str:
-        return f"""
-{seats_script(root)}
-cd {shlex.quote(root)} 2>/dev/null || cd /
-echo {MARK}history; cut -d' ' -f2 state/history 2>/dev/null
-echo {MARK}current; readlink current
-echo {MARK}releases; ls releases 2>/dev/null
-echo {MARK}switches
-systemctl list-units --plain --no-legend --state=active,activating 'switch@*' | cut -d' ' -f1
-true"""
-
-    parse = staticmethod(parse_history)
 
 
 def obstacle(spark: str, own: History, peer: str = "", peers: History | None = None) -> str | None:

@@ -16,6 +16,10 @@ from sparkwright.upkeep.rollout.runs import Runs
 SOAK_POLL = 30
 
 
+class StoppedError(Exception):
+    """The early end of a rollout; the records say why."""
+
+
 @dataclass
 class Rollout:
     """One rollout, whose plan is made.
@@ -37,34 +41,27 @@ class Rollout:
 
     def run(self) -> None:
         """Switch all waves; after the first failure take back the wave that has not soaked."""
-        for record in self.records.values():
-            if record.reason:
-                self._stop(record, record.result, record.reason)
         switched: list[ReplicaRecord] = []
-        for wave in self.waves if not self.stopped else ():
-            switched = []
-            for record in (self.records[name] for name in wave):
-                self._switch(record)
-                if record.result is Result.SWITCHED:
-                    switched.append(record)
-                if self.stopped:
-                    break
-            if switched and not self.stopped:
-                self._soak(switched)
-            if self.stopped:
-                break
-        else:
-            switched = []
-            if not self.stopped:
-                self._look()
-        if self.stopped:
+        try:
+            for record in self.records.values():
+                if record.reason:
+                    self._failed(record, record.result, record.reason)
+            self._go_on()
+            for wave in self.waves:
+                for record in (self.records[name] for name in wave):
+                    self._switch(record)
+                    if record.result is Result.SWITCHED:
+                        switched.append(record)
+                if switched:
+                    self._soak(switched)
+                switched.clear()
+            self._look()
+        except StoppedError:
             self._take_back(switched)
 
     def _switch(self, record: ReplicaRecord) -> None:
         """Switch one replica, unless something has changed since the plan was made."""
         now = self._look()[record.replica]
-        if self.stopped:
-            return
         if now.release == record.release and not now.switching:
             record.result = Result.ALREADY
             return
@@ -73,24 +70,24 @@ class Rollout:
                 f"found {now.release}, set by somebody else; expected {record.previous} as when "
                 f"the rollout began, or {record.release}"
             )
-            return self._stop(record, Result.REFUSED, reason)
+            raise self._failed(record, Result.REFUSED, reason)
         record.result = Result.SWITCHING
         where = f"wave {record.wave} of {len(self.waves)}: replica {record.replica}"
         self.keep(f"{where} switches to {record.release}")
         problem = self.runs.switch([record]).get(record.replica)
         now = self.runs.look()[record.replica]
         if now.problem or now.switching:
-            self._stop(record, Result.LOST, problem or now.problem)
-        elif problem and now.release not in (None, record.release):
-            self._stop(record, Result.FAILED, problem)
-        elif problem or now.release != record.release:
-            self._stop(record, Result.DOWN, problem or "it served for a moment only")
+            raise self._failed(record, Result.LOST, problem or now.problem)
+        if problem and now.release not in (None, record.release):
+            raise self._failed(record, Result.FAILED, problem)
+        if problem or now.release != record.release:
+            failed = self._failed(record, Result.DOWN, problem or "it served for a moment only")
             # It may be in force on one Spark of a pair, or serve without giving an answer.
             if (now.release or len(record.sparks) > 1) and not self.runs.go_back(record):
                 record.result = Result.FAILED
-        else:
-            record.in_service, self._since[record.replica] = True, now.since
-            record.result = Result.SWITCHED
+            raise failed
+        record.in_service, self._since[record.replica] = True, now.since
+        record.result = Result.SWITCHED
         self.keep("")
 
     def _soak(self, wave: Sequence[ReplicaRecord]) -> None:
@@ -98,15 +95,13 @@ class Rollout:
         self.keep(f"{', '.join(each.replica for each in wave)}: must serve for {self.soak:g} s")
         began = time.monotonic()
         self._check_life(wave, began)
-        while not self.stopped and (left := began + self.soak - time.monotonic()) > 0:
+        while (left := began + self.soak - time.monotonic()) > 0:
             time.sleep(min(SOAK_POLL, left))
             self._check_life(wave, began)
-        if self.stopped:
-            return
         problems = self.runs.switch(wave, self.minimum_speed)
         for record in wave:
             if problem := problems.get(record.replica):
-                self._stop(record, Result.STUCK, problem)
+                self._failed(record, Result.STUCK, problem)
         self._check_life(wave, began)
 
     def _check_life(self, wave: Sequence[ReplicaRecord], began: float) -> None:
@@ -116,34 +111,41 @@ class Rollout:
             seen, seconds = now[record.replica], time.monotonic() - began
             if (seen.release, seen.since) != (record.release, self._since[record.replica]):
                 ended = f"vllm@{record.release} failed its soak: it ended within {seconds:.0f} s"
-                self._stop(record, Result.STUCK, seen.problem or ended)
+                self._failed(record, Result.STUCK, seen.problem or ended)
+        self._go_on()
 
     def _look(self) -> Mapping[str, Serving]:
         """Return what serves; stop where a replica no longer does."""
         now = self.runs.look()
         for name, record in self.records.items():
             if now[name].problem:
-                self._stop(record, Result.LOST, now[name].problem)
+                self._failed(record, Result.LOST, now[name].problem)
             elif record.in_service and now[name].release is None:
                 result = Result.STUCK if record.result is Result.SWITCHED else Result.REFUSED
-                self._stop(record, result, "it served when the rollout began, and does no more")
+                self._failed(record, result, "it served when the rollout began, and does no more")
+        self._go_on()
         return now
 
     def _take_back(self, switched: Sequence[ReplicaRecord]) -> None:
         """Have a wave serve what it served before, the last replica first."""
         stuck = [each for each in self.records.values() if each.result is Result.STUCK]
         for record in [*(each for each in stuck if each not in switched), *reversed(switched)]:
-            is_cause, reason = record in stuck, record.reason or self.stopped
+            is_cause, record.reason = record in stuck, record.reason or self.stopped
             self.keep(f"replica {record.replica} goes back to {record.previous or 'nothing'}")
-            record.reason = reason
             if problem := self.runs.go_back(record):
                 record.result = Result.STUCK
-                record.reason = f"{reason}; the way back failed: {problem}"
+                record.reason += f"; the way back failed: {problem}"
             else:
                 record.result = Result.FAILED if is_cause else Result.BACK
             self.keep("")
 
-    def _stop(self, record: ReplicaRecord, result: Result, reason: str) -> None:
+    def _failed(self, record: ReplicaRecord, result: Result, reason: str) -> StoppedError:
+        """Note why a replica ends the rollout."""
         record.result, record.reason = result, reason
         self.stopped = self.stopped or f"replica {record.replica}: {reason}"
         self.keep("")
+        return StoppedError()
+
+    def _go_on(self) -> None:
+        if self.stopped:
+            raise StoppedError

@@ -1,35 +1,47 @@
 """The deploys of a rollout's runs; each writes its results to a file, a line for each Spark."""
 
 import json
-import shlex
 from collections.abc import Generator
 from pathlib import Path
+from typing import ClassVar
 
 from pyinfra import host
-from pyinfra.api import StringCommand, deploy, operation
+from pyinfra.api import deploy, operation
 from pyinfra.api.command import PyinfraCommand
 
-from sparkwright.common.operations import failing, run_now
+from sparkwright.common.operations import failing
+from sparkwright.common.part import Part
 from sparkwright.engine.deploy import settings
-from sparkwright.engine.facts import FreeMemory
 from sparkwright.engine.operations.serve import serving
 from sparkwright.engine.switch import Outcome, is_beside
 from sparkwright.plan.release.release import Release
 from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
+from sparkwright.run.state import read_now
 from sparkwright.run.target import Target, seats
+
+
+class Speed(Part):
+    """The tokens a second of one answer; None, and what the engine says, where there is none."""
+
+    part: ClassVar = "engine_api.speed"
+    # Three answers have two minutes each.
+    patience: ClassVar = 400
+
+    speed: float | None
+    said: str
 
 
 @deploy("Rollout")
 def intend(answers: str) -> None:
-    """Write down what each replica should serve.
-
-    Args:
-        answers: path of a file.
-    """
+    """Write down what each replica should serve, and whether that fits beside what runs now."""
     for own in seats():
         if served := own.release:
-            intended(name="What it should serve", release=served, own=own, answers=answers)
+            asked = settings(served, own)
+            memory = read_now(host, asked.ask_memory(own.place, served.id))
+            fits = not asked.others and is_beside(asked, memory)
+            models = [*served.recipe.models]
+            _write_answer(answers, own, release=served.id, models=models, fits=fits)
 
 
 @deploy("Rollout")
@@ -53,16 +65,6 @@ def switch(answers: str, minimum_speed: float | None = None) -> None:
 
 
 @operation()
-def intended(release: Release, own: Target, answers: str) -> Generator[PyinfraCommand]:
-    """Write down the release, its model names, and whether its engine fits beside what runs."""
-    asked, memory = settings(release, own), host.get_fact(FreeMemory)
-    fits = not asked.others and is_beside(asked, memory)
-    _write_answer(answers, own, release=release.id, models=[*release.recipe.models], fits=fits)
-    host.noop(f"it should serve {release.id}")
-    yield from ()
-
-
-@operation()
 def switched(
     release: Release, own: Target, answers: str, minimum_speed: float | None
 ) -> Generator[PyinfraCommand]:
@@ -72,13 +74,14 @@ def switched(
         yield from serving._inner(release, settings(release, own), own.peer, outcome)
         # What makes no tokens has no speed in tokens.
         if minimum_speed and outcome.served and own.is_head and release.recipe.answers == "chat":
-            command = speed_command(release.place, release.id, release.recipe.served_names[0])
-            _, said = run_now(host, StringCommand(command))
-            try:
-                speed = float(said.output)
-            except ValueError:
-                outcome.reason = said.output or "no speed could be measured"
-            if speed is not None and speed < minimum_speed:
+            ask = Speed.ask(
+                root=own.place, release=release.id, model=release.recipe.served_names[0]
+            )
+            measured = read_now(host, ask)
+            speed = measured.speed
+            if speed is None:
+                outcome.reason = f"no speed could be measured: {measured.said}"
+            elif speed < minimum_speed:
                 found = f"found {speed} tokens a second in one stream"
                 outcome.reason = f"{found}; expected at least {minimum_speed:.15g}"
             if outcome.reason:
@@ -86,15 +89,9 @@ def switched(
     finally:
         # A failed command ends the operation above.
         reason = outcome.reason or ("" if outcome.served else "it was not done")
-        figures = {"seconds": outcome.seconds, "gap": outcome.gap, "beside": outcome.beside}
+        names = ("seconds", "gap", "beside")
+        figures = {name: getattr(outcome.report, name, 0) for name in names}
         _write_answer(answers, own, reason=reason, speed=speed, **figures)
-
-
-def speed_command(root: str, release: str, model: str) -> str:
-    """Return the shell command that prints the speed of one stream, or why there is none."""
-    return shlex.join(
-        ["python3", "-B", f"{root}/bin/sparkwright-host", "speed", root, release, model]
-    )
 
 
 def _write_answer(answers: str, own: Target, **values: object) -> None:

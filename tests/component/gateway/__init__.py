@@ -1,1 +1,1 @@
-"""The gateway for real: LiteLLM's proxy on loopback, and clients before it: openai and curl."""
+"""The gateway for real, on loopback behind its door, and clients before it: openai and curl."""

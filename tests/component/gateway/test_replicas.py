@@ -59,7 +59,7 @@ def test_a_draining_replica_gets_nothing(
 ) -> None:
     doors[0].state = "starts"
     until(lambda: "in service: chat-b; chat-a does not (" in said(started[1]))
-    assert said(started[1]).endswith(f"({doors[0].url}/v1 answers 503)")
+    assert said(started[1]).endswith(f"({doors[0].url} answers 503)")
     for _ in range(4):
         assert ask(url, "/v1/chat/completions", **requests(False)["/v1/chat/completions"])[0] == 200
     assert [len(door.asked) for door in doors] == [0, 4]
@@ -78,7 +78,7 @@ def test_a_replica_lost_between_requests_is_not_noticed(
     assert asked_until(doors[0], request) == len(doors[1].asked)
 
 
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+@pytest.mark.parametrize("path", requests(stream=True))
 def test_a_replica_lost_before_the_first_token_is_not_noticed(
     url: str, doors: list[Door], path: str
 ) -> None:
@@ -89,14 +89,6 @@ def test_a_replica_lost_before_the_first_token_is_not_noticed(
         assert (status, all(word in text for word in WORDS)) == (200, True)
 
     assert asked_until(doors[0], request) == len(doors[1].asked)
-
-
-def test_a_response_lost_before_the_first_token_fails(url: str, doors: list[Door]) -> None:
-    """LiteLLM announces a stream of /v1/responses before the engine has said anything."""
-    for door in doors:
-        door.state = "silent"
-    status, text = ask(url, "/v1/responses", **requests(stream=True)["/v1/responses"])
-    assert (status, "event: response.failed" in text) == (200, True)
 
 
 def test_a_replica_that_has_lost_its_power_is_left_out(
@@ -117,9 +109,8 @@ def test_a_spark_without_power_is_given_up_soon(url: str, dead: socket.socket) -
             client.connect_ex(dead.getsockname())
         began = time.monotonic()
         status, _ = ask(url, "/v1/chat/completions", model="dead", messages=STREAM["messages"])
-        assert status in (408, 500, 503)
-        # It is tried once more.
-        assert 2 * CONNECT < time.monotonic() - began < TCP
+        assert status == 502
+        assert CONNECT < time.monotonic() - began < TCP
         dead.shutdown(socket.SHUT_RDWR)
 
 
@@ -138,14 +129,14 @@ def test_a_request_waits_at_the_last_door_alone(url: str, doors: list[Door], pat
     for door in doors:
         door.state, door.seen = "starts", False
     assert ask(url, path, **requests(stream=False)[path])[0] == 503
-    assert {tuple(door.wishes) for door in doors} == {("wait=0",), (None,)}
+    assert {each.get("prefer") for door in doors for each in door.headers} == {"wait=0", None}
 
 
 def test_a_door_that_refuses_the_key(
     url: str, started: tuple[str, Path], doors: list[Door]
 ) -> None:
     doors[1].key = "Bearer sk-rotated"
-    until(lambda: said(started[1]).endswith(f"({doors[1].url}/v1 refuses the key)"))
+    until(lambda: said(started[1]).endswith(f"({doors[1].url} refuses the key)"))
     assert ask(url, "/v1/chat/completions", **requests(False)["/v1/chat/completions"])[0] == 200
 
 
@@ -170,5 +161,5 @@ def test_a_replica_lost_in_mid_stream_is_an_error_for_the_client(
         "print(json.dumps([text, error]))",
     )
     assert found[0] == "one two "
-    assert "Response payload is not completed" in found[1]
+    assert "ended in the middle of its answer" in found[1]
     assert sum(len(door.asked) for door in doors) == 1

@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 
-from host.common.seat import SOCKETS
 from sparkwright.plan.release.container import CONTAINER_OPTIONS
 from tests.clock import patience
 from tests.component.servers import until
 from tests.component.switch import systemctl
-from tests.component.switch.engines import Engines, engines
 from tests.programs import changed_program, script
 
 OLD, NEW, OTHER = "tiny-00000000", "tiny-11111111", "tiny-22222222"
@@ -27,11 +25,11 @@ _PROGRAM = """
 import json, subprocess, sys
 from pathlib import Path
 from host.door import door
-from host.engine.switch import candidate, check, commit, switch
+from host.engine.switch import candidate, check, commit, course
 from tests.component.switch import systemctl
 state, changed = Path(sys.argv.pop(1)), json.loads(sys.argv.pop(1))
 for name, value in changed.items():
-    for module in (switch, candidate, check):
+    for module in (course, candidate, check):
         if hasattr(module, name):
             setattr(module, name, value)
 commit.WANTS = state / "wants"
@@ -64,10 +62,10 @@ def noted(name):
 
 for name in ("offer", "prefer", "hold", "forget"):
     setattr(Door, name, noted(name))
-switch.Door = Door
-switch.command()
+course.Door = Door
+course.command()
 """
-_TIMES = {"LOOK": 0.02, "TOKEN": patience(), "MARGIN": 0, "HEAD": 0.5, "DISK": 0}
+_TIMES = {"LOOK": 0.02, "MARGIN": 0, "HEAD": 0.5, "DISK": 0}
 # Seconds of a drain or a trial that a test ends.
 LONG = patience()
 # Seconds of a start that comes to nothing, and of a trial that ends by itself.
@@ -94,7 +92,7 @@ exec docker run "$image"
 class Spark:
     """One Spark: its root folder, and the state of its stand-ins."""
 
-    def __init__(self, folder: Path, engines: Engines) -> None:
+    def __init__(self, folder: Path) -> None:
         self.root, self.state = folder / "root", folder / "state"
         for name in ("bin", "units", "wants"):
             (self.state / name).mkdir(parents=True)
@@ -103,10 +101,6 @@ class Spark:
         (self.root / "tiny/.sparkwright.json").write_text("{}")
         docker = self.state / "bin/docker"
         script(docker, _DOCKER)
-        (self.root / SOCKETS).mkdir(parents=True)
-        for release, sockets in zip((OLD, NEW, OTHER), engines.folders, strict=True):
-            (self.root / SOCKETS / release).symlink_to(sockets)
-        engines.spark = self.root, self.state
         self.process: subprocess.Popen[str] | None = None
 
     def release(self, name: str, how: str = "well", rank: int = 0, pair: bool = False) -> None:
@@ -114,9 +108,8 @@ class Spark:
         folder = self.root / "releases" / name
         (folder / "bin").mkdir(parents=True, exist_ok=True)
         (folder / "bin/engine").touch()
-        seconds = BRIEF if how in ("never", "silent", "broken") else patience()
-        unit = {"model": "tiny", "answers": "chat"}
-        unit |= {
+        seconds = BRIEF if how == "never" else patience()
+        unit = {
             "start_timeout": seconds,
             "gpu": list(CONTAINER_OPTIONS),
             "rank": rank,
@@ -261,17 +254,10 @@ class Log:
         return self._path.read_text().splitlines() if self._path.exists() else []
 
 
-@pytest.fixture(scope="session")
-def ports() -> Iterator[Engines]:
-    """Where the engines of every Spark answer."""
-    with engines(3) as found:
-        yield found
-
-
 @pytest.fixture
-def spark(tmp_path: Path, ports: Engines) -> Iterator[Spark]:
+def spark(tmp_path: Path) -> Iterator[Spark]:
     """A Spark on which nothing serves."""
-    spark = Spark(tmp_path, ports)
+    spark = Spark(tmp_path)
     yield spark
     spark.close()
 

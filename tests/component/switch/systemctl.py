@@ -2,9 +2,8 @@
 
 It is called in the process of whoever asks: a switch looks hundreds of times. A Spark's folder of
 state holds units/RELEASE.json, a unit that was started, and RELEASE.how, how its engine behaves:
-well (without the file), fails, never (is ready), dies (by its first answer: RELEASE.answered),
-died, silent (gives no token), broken (gives an error for one). What boots, it knows as of its
-last daemon-reload: known-boots.
+well (without the file), fails, never (is ready), dies (soon after that), died. What boots, it knows
+as of its last daemon-reload: known-boots.
 """
 
 import fcntl
@@ -15,6 +14,8 @@ from pathlib import Path
 
 # Seconds until an engine is ready.
 READY = 0.1
+# Seconds after which one that dies has ended.
+LIFE = 1.0
 
 
 def how(state: Path, release: str) -> str:
@@ -83,14 +84,13 @@ def _unit(state: Path, release: str) -> tuple[str, bool, str, str]:
         return "activating", True, life, "starting the engine"
     if kind == "fails":
         return "failed", False, life, "engine ended: its exit status was 1"
-    if kind == "died" or (kind == "dies" and (state / f"{release}.answered").exists()):
+    if kind == "died" or (kind == "dies" and time.time() - begun["at"] > LIFE):
         return "activating", False, life, "engine ended: its exit status was 0"
     return "active", False, life, "serving"
 
 
 def _start(state: Path, release: str) -> None:
     if _unit(state, release)[0] not in ("active", "activating"):
-        (state / f"{release}.answered").unlink(missing_ok=True)
         told = {"at": time.time(), "life": uuid.uuid4().hex}
         # A test may kill this, and systemd would not be half way.
         new = _file(state, release).with_suffix(".new")

@@ -8,14 +8,13 @@ import pytest
 
 from tests.component.servers import fill, small_disk
 from tests.component.switch.conftest import BESIDE, BRIEF, LONG, NEW, OLD, Spark, is_new, is_old
-from tests.component.switch.engines import Engines
 from tests.programs import host_program
 
 
 @pytest.fixture
-def spark(tmp_path: Path, ports: Engines) -> Iterator[Spark]:
+def spark(tmp_path: Path) -> Iterator[Spark]:
     with small_disk(tmp_path / "root"):
-        spark = Spark(tmp_path, ports)
+        spark = Spark(tmp_path)
         yield spark
         spark.close()
 

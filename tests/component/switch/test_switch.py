@@ -87,8 +87,6 @@ def test_a_drain_is_bounded(served: Spark, orders: dict[str, bool]) -> None:
         ("fails", "did not start: engine ended: its exit status was 1"),
         ("never", f"did not serve within {BRIEF} s: starting the engine"),
         ("dies", "ended after it had begun to serve: engine ended: its exit status was 0"),
-        ("silent", f"gives no answer: no answer within {BRIEF} s"),
-        ("broken", "gives no answer: a completion of one token gave status 500"),
     ],
 )
 @pytest.mark.parametrize("orders", [{}, BESIDE])
@@ -96,7 +94,7 @@ def test_what_does_not_serve_is_taken_back(
     served: Spark, orders: dict[str, bool], how: str, reason: str
 ) -> None:
     served.release(NEW, how)
-    assert served.switch(orders={"trial": LONG} | orders, TOKEN=BRIEF) == 1
+    assert served.switch(orders={"trial": LONG} | orders) == 1
     is_old(served)
     assert reason in served.report["message"]
     assert (served.report["gap"] == 0) is bool(orders)
@@ -245,15 +243,6 @@ def test_one_that_crashes_and_comes_back_on_trial_is_refused(served: Spark) -> N
     assert served.end() == 1
     is_old(served)
     assert "ended after it had begun to serve" in served.report["message"]
-
-
-def test_one_that_is_busy_on_trial_is_sound(served: Spark) -> None:
-    """Clients that waited at the door may keep a token waiting: its supervisor judges it."""
-    served.start(orders={"trial": 6 * BRIEF}, TOKEN=0.1)
-    served.wait_phase("trial")
-    served.behaves(NEW, "silent")
-    assert served.end() == 0
-    is_new(served)
 
 
 def test_one_switch_at_a_time(served: Spark) -> None:

@@ -1,59 +1,250 @@
-"""The fleet's gateway: LiteLLM's proxy, with a gate in front and an eye on the doors behind.
+"""The fleet's gateway: passes each request to one of the replicas that serve its model.
 
     gateway CONFIGURATION
 
 Clients come by a door of its own (HAProxy), which asks for their key and bounds what they send, to
-the socket that systemd passes. The gate lets a few paths and the fields of a request through:
-LiteLLM's other ones are for administrators. Each door is asked every two seconds whether it serves.
-A request goes to the replica with the least in flight, and to another one if that fails. Runs in
-the environment that requirements.txt makes; the doors' key is systemd's credential `keys`.
+the socket that systemd passes. Each door behind is asked every two seconds whether it serves. A
+request goes to the replica with the least in flight, and to another one if that fails before its
+answer begins. Runs in the environment that requirements.txt makes; the doors' key is systemd's
+credential `key`.
 """
 
+import asyncio
+import json
 import logging
 import os
-import re
-import secrets
 import socket
+import ssl
 import sys
-import traceback
-from contextlib import redirect_stdout
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-import litellm
-import uvicorn
-import yaml
-from litellm.litellm_core_utils import secret_redaction
-from litellm.llms.custom_httpx import aiohttp_transport
+import aiohttp
+from aiohttp import ClientError, ClientTimeout, web
 
 from host.common.log import notify
-from host.door.gateway.doors import Doors, Transport
-from host.door.gateway.gate import Gate
+from host.door.gateway.body import Intake, RefusedRequest, parsed, rewritten
+from host.door.gateway.replicas import Model, Replica, choice, look, watch
 
 # Seconds that requests in flight have when the gateway stops.
 LAST = 30
+# Seconds until a door must have taken a connection: a Spark without power never does.
+CONNECT = 5
+# Seconds for which a connection is kept: an older one may lead to a Spark without power.
+_IDLE = 3
+# Seconds in which a body must have come, and bytes of it: 8 MiB, as its door has it.
+_BODY, _LARGEST = 60, (8 << 20) + 1
 # The first that systemd passes: sd_listen_fds(3).
 SOCKET = 3
-# Characters of a message in which LiteLLM looks for secrets; of a long one it would for minutes.
-SEARCHED = 4096
+# In which the door says whose key a request has: sparkwright/door/gateway/files.py.
+_CLIENT = "x-sparkwright-client"
+_PATHS = (
+    *("/v1/chat/completions", "/v1/completions", "/v1/responses"),
+    *("/v1/messages", "/v1/messages/count_tokens"),
+    *("/v1/embeddings", "/v1/rerank", "/v1/score"),
+)
+# Headers that are passed on: of a request, and of an answer.
+_ASKED = ("accept", "anthropic-beta", "anthropic-version", "user-agent", "x-request-id")
+_ANSWERED = ("content-length", "content-type", "retry-after", "x-request-id")
+# With these a door, or an engine, says that another one may answer.
+_ELSEWHERE = (401, 408, 429)
+# Bytes of a line in a stream that is held back until it is whole.
+_LINE = 1 << 20
+_BROKEN = (
+    b'\nevent: error\ndata: {"type": "error", "error": {"type": "api_error", "message": '
+    b'"The replica ended in the middle of its answer.", "param": null, "code": 502}}\n\n'
+)
+_KINDS = {404: "not_found_error", 429: "rate_limit_error"}
 
 
-class Server(uvicorn.Server):
-    """Tells systemd when it listens."""
+class Gateway:
+    """What clients ask, by paths.
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        notify("READY=1")
+    Args:
+        configuration: As sparkwright/door/gateway/files.py writes it.
+        key: The gateway's own at the doors.
+    """
+
+    session: aiohttp.ClientSession
+
+    def __init__(self, configuration: dict[str, Any], key: str) -> None:
+        self.intake, self._trusted = Intake(), configuration["trusted"]
+        self.replicas = {
+            name: Replica(name, door["url"], key if door["keyed"] else "")
+            for name, door in configuration["doors"].items()
+        }
+        self.models = {
+            name: Model(
+                model["served"],
+                model["defaults"],
+                [self.replicas[replica] for replica in model["replicas"]],
+            )
+            for name, model in configuration["models"].items()
+        }
+
+    def application(self) -> web.Application:
+        """Return what answers."""
+        app = web.Application(middlewares=[_in_json], client_max_size=_LARGEST)
+        app.add_routes([web.get("/health", self._health), web.get("/v1/models", self._list)])
+        app.add_routes(web.post(path, self._forward) for path in _PATHS)
+        app.add_routes(web.options(path, _preflight) for path in ("/v1/models", *_PATHS))
+        app.on_response_prepare.append(_for_browsers)
+        app.cleanup_ctx.append(self._running)
+        return app
+
+    async def _running(self, app: web.Application) -> AsyncIterator[None]:
+        context = ssl.create_default_context()
+        if self._trusted:
+            context.load_verify_locations(cadata=self._trusted)
+        async with aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=0, ssl=context, socket_factory=_socket, keepalive_timeout=_IDLE
+            ),
+            timeout=ClientTimeout(total=None, sock_connect=CONNECT),
+            headers={"Accept-Encoding": "identity"},
+            cookie_jar=aiohttp.DummyCookieJar(),
+        ) as self.session:
+            replicas = [*self.replicas.values()]
+            await look(replicas, self.session)
+            watching = asyncio.create_task(watch(replicas, self.session))
+            notify("READY=1")
+            yield
+            watching.cancel()
+
+    async def _health(self, request: web.Request) -> web.Response:
+        serves = not all(each.fault for each in self.replicas.values())
+        return web.json_response(
+            {"status": "ok" if serves else "down"}, status=200 if serves else 503
+        )
+
+    async def _list(self, request: web.Request) -> web.Response:
+        own = {"object": "model", "created": 0, "owned_by": "sparkwright"}
+        return web.json_response(
+            {"object": "list", "data": [{"id": name, **own} for name in self.models]}
+        )
+
+    async def _forward(self, request: web.Request) -> web.StreamResponse:
+        with self.intake.taken(request.headers.get(_CLIENT, ""), request.content_length or 0):
+            name, fields = parsed(await _body(request))
+            if not (model := self.models.get(name)):
+                why = f"Invalid model name: {name}. GET /v1/models lists them."
+                raise RefusedRequest(why, field="model")
+            body = rewritten({**model.defaults, **fields, "model": model.served})
+            del fields
+            untried = list(model.replicas)
+            while True:
+                replica = choice(untried)
+                untried.remove(replica)
+                with replica.busy():
+                    answer = await self._ask(replica, request, body, last=not untried)
+                if answer is not None:
+                    return answer
+
+    async def _ask(
+        self, replica: Replica, request: web.Request, body: bytes, last: bool
+    ) -> web.StreamResponse | None:
+        """Pass on what a replica answers; None where another one may answer instead."""
+        headers = {each: request.headers[each] for each in _ASKED if each in request.headers}
+        headers |= {"Content-Type": "application/json", **replica.authorization}
+        if not last:
+            # Its door answers at once, where it would hold the request until an engine serves.
+            headers["Prefer"] = "wait=0"
+        async with AsyncExitStack() as stack:
+            try:
+                asked = self.session.post(
+                    replica.url + request.path, data=body, headers=headers, allow_redirects=False
+                )
+                answer = await stack.enter_async_context(asked)
+                # A stream's first part comes with its first token.
+                first = await answer.content.readany()
+            except (ClientError, OSError) as error:
+                if last:
+                    why = f"replica {replica.name} did not answer ({type(error).__name__})"
+                    raise RefusedRequest(why, 502) from None
+                return None
+            if not last and (answer.status >= 500 or answer.status in _ELSEWHERE):
+                return None
+            passed = {each: answer.headers[each] for each in _ANSWERED if each in answer.headers}
+            response = web.StreamResponse(status=answer.status, headers=passed)
+            await response.prepare(request)
+            async for part in _parts(answer, first):
+                await response.write(part)
+            await response.write_eof()
+            return response
 
 
-class Searched:
-    """A pattern of LiteLLM's, of what is secret in a message; of a long one the rest is cut off."""
+async def _parts(answer: aiohttp.ClientResponse, data: bytes) -> AsyncIterator[bytes]:
+    """Yield an answer as it comes; a stream that breaks off ends with an event that says so."""
+    streams, rest = answer.content_type == "text/event-stream", b""
+    try:
+        while data:
+            if streams and len(rest) < _LINE:
+                whole, end, rest = (rest + data).rpartition(b"\n")
+                data = whole + end
+            else:
+                data, rest = rest + data, b""
+            if data:
+                yield data
+            data = await answer.content.readany()
+        if rest:
+            yield rest
+    except (ClientError, OSError):
+        if not streams:
+            raise
+        yield _BROKEN
 
-    def __init__(self, pattern: re.Pattern[str]) -> None:
-        self._pattern = pattern
 
-    def sub(self, instead: Any, message: str) -> str:
-        return self._pattern.sub(instead, message[:SEARCHED])
+async def _body(request: web.Request) -> bytes:
+    try:
+        async with asyncio.timeout(_BODY):
+            return await request.read()
+    except TimeoutError:
+        raise RefusedRequest("the body did not come in time", 408) from None
+
+
+def _socket(address: Any) -> socket.socket:
+    """Return a socket that fails after 30 s of silence: a Spark without power says nothing."""
+    made = socket.socket(*address[:3])
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        (socket.TCP_KEEPIDLE, 15),
+        (socket.TCP_KEEPINTVL, 5),
+        (socket.TCP_KEEPCNT, 3),
+    ):
+        made.setsockopt(socket.IPPROTO_TCP, option, value)
+    return made
+
+
+@web.middleware
+async def _in_json(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Answer what is refused in the forms of OpenAI's and Anthropic's errors."""
+    try:
+        return await handler(request)
+    except RefusedRequest as error:
+        status, why, field = error.status, str(error), error.field
+    except web.HTTPException as error:
+        status, why, field = error.status, error.reason, None
+    except ConnectionError:
+        # The client has gone, which aiohttp would log as a fault.
+        raise asyncio.CancelledError from None
+    kind = _KINDS.get(status, "invalid_request_error" if status < 500 else "api_error")
+    told = {"message": why, "type": kind, "param": field, "code": status}
+    return web.json_response({"type": "error", "error": told}, status=status)
+
+
+async def _preflight(request: web.Request) -> web.Response:
+    """Answer what a browser asks before a request."""
+    wanted = request.headers.get("access-control-request-headers", "")
+    allowed = {"Access-Control-Allow-Methods": "GET, POST", "Access-Control-Allow-Headers": wanted}
+    return web.Response(headers=allowed)
+
+
+async def _for_browsers(request: web.Request, response: web.StreamResponse) -> None:
+    response.headers["Access-Control-Allow-Origin"] = "*"
 
 
 def record(*given: Any, **more: Any) -> logging.LogRecord:
@@ -68,30 +259,18 @@ def record(*given: Any, **more: Any) -> logging.LogRecord:
 
 def command() -> None:
     """Serve until told to stop."""
-    configuration = sys.argv[-1]
-    if len(sys.argv) != 2 or configuration in ("-h", "--help"):
+    path = sys.argv[-1]
+    if len(sys.argv) != 2 or path in ("-h", "--help"):
         print(__doc__)
         return
-    credentials = Path(os.environ["CREDENTIALS_DIRECTORY"], "keys").read_text("utf-8").splitlines()
-    # LiteLLM looks for keys in the environment; what is put there now, /proc does not show.
-    os.environ |= dict(line.split("=", 1) for line in credentials)
-    # LiteLLM insists on a key of its own. Nobody else needs to know it.
-    own_key = f"sk-{secrets.token_urlsafe(32)}"
-    os.environ |= {"LITELLM_MASTER_KEY": own_key, "CONFIG_FILE_PATH": configuration}
-    from litellm.proxy.proxy_server import app
-
-    doors = Doors(yaml.safe_load(Path(configuration).read_text("utf-8"))["model_list"])
-    litellm.callbacks.append(doors)
-    aiohttp_transport.LiteLLMAiohttpTransport = Transport  # type: ignore[misc]
-    for each in ("_SECRET_RE", "_INTERNAL_DETAIL_RE"):
-        setattr(secret_redaction, each, Searched(getattr(secret_redaction, each)))
-    # What fails may tell of a prompt by a log, a warning, or a print.
     logging.setLogRecordFactory(record)
-    logging.captureWarnings(True)
-    traceback.print_exc = lambda *where, **how: None
-    gate = Gate(app, doors, own_key)
-    config = uvicorn.Config(
-        gate, fd=SOCKET, access_log=False, log_level="warning", timeout_graceful_shutdown=LAST
+    key = Path(os.environ["CREDENTIALS_DIRECTORY"], "key").read_text("utf-8").strip()
+    gateway = Gateway(json.loads(Path(path).read_text("utf-8")), key)
+    web.run_app(
+        gateway.application(),
+        sock=socket.socket(fileno=SOCKET),
+        handler_cancellation=True,
+        shutdown_timeout=LAST,
+        access_log=None,
+        print=None,
     )
-    with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
-        Server(config).run()

@@ -1,19 +1,19 @@
-"""The gateway: where it may be, what it serves, and what its files say."""
+"""The gateway: where it may be, what it serves, and what its files and requests say."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-import yaml
 
+from host.door.gateway.body import VALUES, RefusedRequest, parsed
 from sparkwright.common.errors import PlanError
-from sparkwright.common.render import render
 from sparkwright.declared.fleet.check import unsupported
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.door.gateway.files import configuration, reachable
 from sparkwright.door.gateway.gateway import doors, served, upstreams
 from sparkwright.run.inventory.groups import load
-from tests.makers.gateway import FILES, SPARKS, fleet_of, setting, upstream, written
+from tests.makers.gateway import SPARKS, fleet_of, setting, upstream, written
 from tests.unit.unplaced import unplaced
 
 
@@ -175,22 +175,29 @@ def test_each_replica_of_a_name_is_asked_for_the_engines_own(tmp_path: Path) -> 
     fleet = fleet_of(tmp_path, f"{SPARKS}gateway: {{spark: spark-a}}\n")
     recipes = {name: load_recipe(name) for name in fleet.recipes}
     replicas = upstreams(fleet, recipes)
-    models = yaml.safe_load(configuration(replicas, doors(fleet, setting())))["model_list"]
-    first, second = (each for each in models if each["model_name"] == "qwen3.6-35b")
-    assert first["litellm_params"]["api_base"] == "http://127.0.0.1:8000/v1"
-    assert first["litellm_params"]["api_key"] == "os.environ/DOOR_KEY"
-    assert second["litellm_params"]["api_key"] == "none"
-    assert {each["litellm_params"]["model"] for each in models} == {"hosted_vllm/qwen3.6-35b"}
-    ids = [each["model_info"]["id"] for each in models]
-    assert len(set(ids)) == len(ids) == 10
+    found = json.loads(configuration(replicas, doors(fleet, setting()), "PEM"))
+    assert found["trusted"] == "PEM"
+    assert found["doors"] == {
+        "chat-a": {"url": "http://127.0.0.1:8000", "keyed": True},
+        "chat-b": {"url": "http://192.0.2.2:8001", "keyed": False},
+    }
+    assert len(found["models"]) == 5
+    assert {each["served"] for each in found["models"].values()} == {"qwen3.6-35b"}
+    assert {(*each["replicas"],) for each in found["models"].values()} == {("chat-a", "chat-b")}
+    assert found["models"]["qwen3.6-35b"]["defaults"] == {}
+    assert found["models"]["qwen3.6-35b-thinking-coding"]["defaults"]["temperature"] == 0.6
 
 
-def test_each_replica_of_a_name_is_tried_and_an_only_one_twice() -> None:
-    replicas = [*(upstream(each, "tiny") for each in "abc"), upstream("d", "only")]
-    urls = dict.fromkeys("abcd", "http://127.0.0.1:8000")
-    models = yaml.safe_load(configuration(replicas, urls))["model_list"]
-    found = {each["model_name"]: each["litellm_params"]["num_retries"] for each in models}
-    assert (found["tiny"], found["only"]) == (2, 1)
+@pytest.mark.parametrize("body", [b'"' * (4 * VALUES + 2), b"[" + b"[]," * VALUES + b"[]]"])
+def test_a_body_is_refused_before_it_costs_much(body: bytes) -> None:
+    with pytest.raises(RefusedRequest, match="values"):
+        parsed(body)
+
+
+def test_text_is_one_value_whatever_it_says() -> None:
+    text = 'a, "quoted" \\\\ [{, ' * 100_000
+    name, fields = parsed(json.dumps({"model": "tiny", "prompt": text, "stop": None}).encode())
+    assert (name, fields) == ("tiny", {"model": "tiny", "prompt": text})
 
 
 @pytest.mark.parametrize(
@@ -207,16 +214,6 @@ def test_the_gateway_reaches_doors_and_no_public_address_else(
     found = reachable(f"http://{host}:8000" for host in hosts)
     assert [each for each in found if each in expected] == expected
     assert len(found) == len(expected) or "localhost" in found
-
-
-def test_the_unit_trusts_certificates_only_where_there_are_some() -> None:
-    plain = render(FILES / "gateway.service", root="/r", trusted=False, doors=["192.0.2.1"])
-    start = "ExecStart=/r/gateway/env/bin/python -B /r/gateway/gateway /r/gateway/config.yaml"
-    assert f"{start}\n" in plain
-    assert "SSL_CERT_FILE" not in plain
-    secured = render(FILES / "gateway.service", root="/r", trusted=True, doors=["192.0.2.1"])
-    assert "Environment=SSL_CERT_FILE=%t/gateway/doors.pem\n" in secured
-    assert len(secured.splitlines()) == len(plain.splitlines()) + 2
 
 
 def test_replicas_that_do_not_chat_have_no_sampling_and_no_profiles(tmp_path: Path) -> None:
@@ -237,12 +234,3 @@ gateway: {spark: spark-a}
         ("qwen3-embedding-0.6b", "embeddings", False),
         ("qwen3-reranker-0.6b", "scores", False),
     ]
-    urls = {each.replica: f"http://{each.replica}:8000" for each in found}
-    _, texts, ranks = yaml.safe_load(configuration(found, urls))["model_list"]
-    assert texts["litellm_params"] == {
-        "model": "hosted_vllm/qwen3-embedding-0.6b",
-        "api_base": "http://texts:8000/v1",
-        "api_key": "os.environ/DOOR_KEY",
-        "num_retries": 1,
-    }
-    assert (texts["model_info"]["mode"], ranks["model_info"]["mode"]) == ("embedding", "rerank")

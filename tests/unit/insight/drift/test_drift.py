@@ -16,12 +16,13 @@ from sparkwright.common.files import (
 )
 from sparkwright.common.placed import NETPLAN
 from sparkwright.declared.recipe.loader import load_recipe
-from sparkwright.engine.engine import engine_differences, parse_engines
+from sparkwright.engine.state import engine_differences
 from sparkwright.network.fabric.check import fabric_differences
 from sparkwright.plan.release.lock import Lock, unresolved
-from tests.makers.engine import NEW
+from tests.makers.engine import NEW, state_of
 from tests.makers.engine import engines as made_engines
 from tests.makers.fabric import PLAN, PORT_0, A, B, set_up
+from tests.makers.models import changed
 
 RELEASE = NEW.id
 OTHER = "lab-tiny-99999999"
@@ -67,14 +68,11 @@ def test_weights_in_one_line() -> None:
     assert weights_difference("/w", {"a.json": "is missing"}).found == "a.json is missing"
 
 
-def engines(
-    own: str = "active", other: str = "inactive", reload: str = "no", **changes: str
-) -> dict[str, Any]:
+def engines(own: str = "active", other: str = "inactive", **changes: Any) -> dict[str, Any]:
     """Return what is told of a Spark on which both releases are known."""
     serves = dict.fromkeys(("current", "enabled", "first"), RELEASE)
     said = made_engines((RELEASE, own), (OTHER, other), **{**serves, **changes})  # type: ignore[arg-type]
-    said = said.replace("NeedDaemonReload=no", f"NeedDaemonReload={reload}")
-    found = engine_differences(parse_engines(said.splitlines()), RELEASE, door=True)
+    found = engine_differences(state_of(said), RELEASE, door=True)
     return {each.what: (each.expected, each.found) for each in found}
 
 
@@ -92,7 +90,7 @@ def test_engines_that_differ() -> None:
         unit: ("enabled", "not enabled"),
         other: ("off", "inactive and boots"),
     }
-    assert engines(reload="yes").keys() == {unit, other}
+    assert engines(outdated=True).keys() == {unit, other}
     assert engines(switches=OTHER) == {"switch": ("none under way", f"one to {OTHER}")}
     assert engines(first=OTHER) == {"engine behind the door": (RELEASE, OTHER)}
     assert engines(hold="yes") == {"engine behind the door": (RELEASE, "none")}
@@ -102,7 +100,7 @@ def test_a_fabric_that_differs() -> None:
     state = set_up(PORT_0)
 
     def found(**changes: Any) -> list[tuple[str, str, str]]:
-        return [tuple(each) for each in fabric_differences(PLAN, PORT_0, replace(state, **changes))]
+        return [tuple(each) for each in fabric_differences(PLAN, PORT_0, changed(state, **changes))]
 
     wanted = (NETPLAN, "the fabric's addresses, root:root 600")
     assert found(guarded=True) == []

@@ -83,7 +83,7 @@ def test_an_engine_has_what_it_imports_and_no_more() -> None:
     assert {name.rpartition("/")[0] for name in left} == {"host/door/gateway"}
 
 
-@pytest.mark.parametrize("module", ["host.engine.supervisor", "host.engine.switch.switch"])
+@pytest.mark.parametrize("module", ["host.engine.supervisor", "host.engine.switch.course"])
 def test_an_archive_alone_is_enough(module: str, tmp_path: Path) -> None:
     """The system's Python is told of nothing else."""
     file = tmp_path / "program"

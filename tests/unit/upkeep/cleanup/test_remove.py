@@ -334,7 +334,7 @@ def test_every_unit_that_a_deploy_installs_is_known():
     code = "".join(path.read_text() for path in (PROJECT / "sparkwright").rglob("*.py"))
     assert "[Unit]" not in code
     named = set(re.findall(r'"([\w@-]+\.(?:service|socket|timer|path|slice|target|mount))"', code))
-    others = ("docker", "earlyoom", "haproxy", "systemd-journald")
+    others = ("docker", "earlyoom", "haproxy", "prometheus-node-exporter", "systemd-journald")
     assert named - {f"{name}.service" for name in others} <= known
     assert {"vllm@.service", "fabric-share.socket", "spark-metrics.timer", ALONE, PAIR} <= known
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -27,7 +27,7 @@ class TestRollback:
 
     @staticmethod
     def run(
-        history: str,
+        history: Mapping[str, object],
         report: Mapping[str, object] | None = None,
         recipe: str = "try",
         release: str | None = None,
@@ -37,7 +37,12 @@ class TestRollback:
         own.recipe_name = recipe
         return driven.run(rollback, own=own, release=release), driven
 
-    HISTORY = "@@history\nold\nnew\n@@current\nreleases/new\n@@releases\nold\nnew\n@@switches"
+    HISTORY: ClassVar[dict[str, Any]] = {
+        "served": ["old", "new"],
+        "current": "new",
+        "installed": ["old", "new"],
+        "under_way": [],
+    }
 
     @pytest.mark.parametrize(("named", "serves"), [(None, "old"), ("older", "older")])
     def test_the_release_before_serves_or_the_one_that_a_rollout_names(
@@ -49,7 +54,7 @@ class TestRollback:
         assert changes(driven)[-1].endswith(f"systemctl start switch@{serves}.service")
 
     def test_nothing_to_go_back_to(self) -> None:
-        result, driven = self.run(self.HISTORY.replace("@@history\nold", "@@history"))
+        result, driven = self.run(self.HISTORY | {"served": ["new"]})
         assert not result.did_succeed()
         assert "There is nothing to go back to on a" in driven.scripts()[-1]
 
@@ -66,17 +71,16 @@ class TestRollback:
     ) -> None:
         notices: list[str] = []
         monkeypatch.setattr(deploy, "notice", notices.append)
-        self.run(self.HISTORY.replace("old", "old-1234abcd"), recipe=recipe)
+        self.run(self.HISTORY | {"served": ["old-1234abcd", "new"]}, recipe=recipe)
         assert notices[-1].startswith("It goes back to old-1234abcd")
         assert ("The inventory asks for try" in notices[-1]) is is_named
         assert ("change `recipe:` there" in notices[-1]) is is_named
 
     def test_it_ends_before_anything_is_placed(self) -> None:
-        driven = spark(
-            SETTLED, None, size=1, history="@@history\n@@current\n@@releases\n@@switches"
-        )
+        nothing = self.HISTORY | {"served": [], "current": None}
+        driven = spark(SETTLED, history=nothing)
         result = driven.run(way_back, root="/opt/x", peer=None)
         assert not result.did_succeed()
         assert "There is nothing to go back to on a." in driven.scripts()[-1]
-        driven = spark(SETTLED, None, size=1, history=self.HISTORY)
+        driven = spark(SETTLED, history=self.HISTORY)
         assert driven.run(way_back, root="/opt/x", peer=None).did_succeed()

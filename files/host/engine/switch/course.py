@@ -104,7 +104,7 @@ class Switch:
         self._report.note(previous=previous, restored=serves)
         unit = check(self._root, self._new)
         pair = bool(unit["fabric"])
-        candidate = Candidate(self._root, self._new, unit, self._report, self._pause)
+        candidate = Candidate(self._new, unit["start_timeout"], self._report, self._pause)
         beside = bool(
             (self._orders["beside"] and previous and ran)
             and fits_beside(unit, laid_down(self._root, previous))

@@ -1,0 +1,97 @@
+"""The replicas behind the gateway: which of them serve, and which of them a request goes to."""
+
+import asyncio
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import ClientError, ClientSession, ClientTimeout
+
+from host.common.log import show
+
+# Seconds between two looks at a door, and until it must have answered.
+EVERY, ANSWER = 2, 2
+
+
+@dataclass(eq=False)
+class Replica:
+    """A replica, as its door shows it.
+
+    Attributes:
+        key: What its door wants to see; empty where it wants none.
+        fault: Why it does not serve; empty while it does.
+        in_flight: Requests that it has not answered to the end.
+    """
+
+    name: str
+    url: str
+    key: str
+    fault: str = ""
+    in_flight: int = 0
+
+    @property
+    def authorization(self) -> dict[str, str]:
+        """The header that opens its door."""
+        return {"Authorization": f"Bearer {self.key}"} if self.key else {}
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Count a request while it is in flight."""
+        self.in_flight += 1
+        try:
+            yield
+        finally:
+            self.in_flight -= 1
+
+    async def look(self, session: ClientSession) -> None:
+        """Ask its door whether it serves."""
+        try:
+            # The body is not read: it may have no end.
+            async with session.get(
+                f"{self.url}/v1/models",
+                headers=self.authorization,
+                timeout=ClientTimeout(total=ANSWER),
+                allow_redirects=False,
+            ) as answer:
+                status = answer.status
+        except (ClientError, OSError, TimeoutError) as error:
+            self.fault = f"no answer from {self.url}: {error or type(error).__name__}"
+            return
+        said = "refuses the key" if status == 401 else f"answers {status}"
+        self.fault = "" if status == 200 else f"{self.url} {said}"
+
+
+@dataclass(frozen=True)
+class Model:
+    """A name that clients may ask for.
+
+    Attributes:
+        served: The engines' own name for it.
+        defaults: Fields of a request that does not have them.
+    """
+
+    served: str
+    defaults: Mapping[str, Any]
+    replicas: Sequence[Replica]
+
+
+def choice(replicas: Sequence[Replica]) -> Replica:
+    """Return the one that is to be asked: it serves, if any does, and has the least in flight."""
+    return min(replicas, key=lambda each: (each.fault != "", each.in_flight, random.random()))
+
+
+async def look(replicas: Sequence[Replica], session: ClientSession) -> None:
+    """Ask every door once; tell systemd which replicas serve, and why the others do not."""
+    await asyncio.gather(*(each.look(session) for each in replicas))
+    serving = ", ".join(each.name for each in replicas if not each.fault)
+    lost = [f"{each.name} does not ({each.fault})" for each in replicas if each.fault]
+    show("; ".join([f"in service: {serving or 'none'}", *lost]))
+
+
+async def watch(replicas: Sequence[Replica], session: ClientSession) -> None:
+    """Ask every door from time to time, for ever."""
+    while True:
+        await asyncio.sleep(EVERY)
+        await look(replicas, session)

@@ -1,0 +1,140 @@
+"""The engines of a seat: their units, which is to serve, what one answers, and what has served."""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from host.common.seat import seat_of, seat_of_release
+from host.state.engine_api import ask
+from host.state.readers import names, once, run, text
+
+_SYSTEMD = "/etc/systemd/system"
+_SHARE = f"{_SYSTEMD}/sockets.target.wants/fabric-share.socket"
+_PROPERTIES = "Id,ActiveState,NRestarts,NeedDaemonReload,Job,StatusText,ActiveEnterTimestamp"
+_AT_WORK = ("active", "activating", "deactivating", "reloading")
+# Seconds: a loaded engine answers one token in well under one; under full load it queues.
+_ANSWER = 60
+
+
+def read(
+    root: str, release: str = "", path: str = "", body: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the engines of a seat, and what `release` answers.
+
+    Args:
+        root: The seat's folder.
+        release: Listed in any case, and this seat's also before it is laid down.
+        path, body: What it is asked for, if it runs; "" for nothing.
+    """
+    is_own = owner(root, release)
+    units = {name: unit for name, unit in engines(release).items() if is_own(name)}
+    models = completion = None
+    if path and units.get(release, {}).get("active") == "active":
+        models = _models(ask(root, release, "/v1/models"))
+        completion = ask(root, release, path, body, _ANSWER).strip()
+    return {
+        "current": current(root),
+        "units": units,
+        "shares": os.path.lexists(_SHARE),
+        "switches": [*filter(is_own, switches(release))],
+        "failed": [unit for unit in _failed(release) if is_own(_release(unit))],
+        "preferred": _preferred(root),
+        "models": models,
+        "completion": completion,
+    }
+
+
+def history(root: str) -> dict[str, Any]:
+    """Return the releases in the order in which they came to serve; those there, and to come."""
+    lines = (text(f"{root}/state/history") or "").splitlines()
+    return {
+        "served": [words[1] for words in map(str.split, lines) if len(words) == 2],
+        "current": current(root),
+        "installed": names(f"{root}/releases"),
+        "under_way": [*filter(owner(root), switches())],
+    }
+
+
+def current(root: str) -> str | None:
+    """Return the release that is to serve in a seat; None where there is none."""
+    link = f"{root}/current"
+    return os.path.basename(os.readlink(link)) if os.path.islink(link) else None
+
+
+def owner(root: str, release: str = "") -> Callable[[str], bool]:
+    """Return a test for the releases that are for the seat of this folder, as `release` is."""
+    seat = seat_of(root)
+    return lambda name: name == release or seat_of_release(root, name) == seat
+
+
+def engines(named: str = "") -> dict[str, dict[str, Any]]:
+    """Return the engines that systemd knows or boots, by release; `named` in any case."""
+    boots = _boots()
+    return {
+        _release(unit): {
+            "release": _release(unit),
+            "active": values.get("ActiveState", ""),
+            "restarts": int(values.get("NRestarts") or 0),
+            "enabled": unit in boots,
+            "outdated": values.get("NeedDaemonReload") == "yes",
+            "starting": bool(values.get("Job")),
+            "status": values.get("StatusText", ""),
+            "since": _seconds(values.get("ActiveEnterTimestamp", "")),
+        }
+        for unit, values in _units(named).items()
+        if unit.startswith("vllm@")
+    }
+
+
+def switches(named: str = "") -> list[str]:
+    """Return the releases to which a switch is under way, in any seat."""
+    return [
+        _release(unit)
+        for unit, values in _units(named).items()
+        if unit.startswith("switch@") and values.get("ActiveState") in _AT_WORK
+    ]
+
+
+def _failed(named: str) -> list[str]:
+    return [unit for unit, found in _units(named).items() if found.get("ActiveState") == "failed"]
+
+
+def _boots() -> list[str]:
+    """Return the units of engines that boot."""
+    wants = names(f"{_SYSTEMD}/multi-user.target.wants")
+    return [name for name in wants if name.startswith("vllm@")]
+
+
+@once
+def _units(named: str) -> dict[str, dict[str, str]]:
+    """Return the properties of all instances of vllm@ and switch@; nothing without systemd."""
+    known = {*_boots(), *([f"vllm@{named}.service"] if named else [])}
+    shown = ("systemctl", "show", "--timestamp=unix", f"--property={_PROPERTIES}", "--")
+    done = run(*shown, *sorted(known), "vllm@*.service", "switch@*.service")
+    blocks = done.stdout.split("\n\n") if done.returncode == 0 else []
+    found = [dict(row.split("=", 1) for row in each.splitlines() if "=" in row) for each in blocks]
+    return {each["Id"]: each for each in found if "Id" in each}
+
+
+def _release(unit: str) -> str:
+    return unit.partition("@")[2].removesuffix(".service")
+
+
+def _seconds(timestamp: str) -> int:
+    digits = timestamp.removeprefix("@")
+    return int(digits) if digits.isdecimal() else 0
+
+
+def _preferred(root: str) -> str | None:
+    """Return the release to which the door sends requests; None while it holds them back."""
+    rows = [row.split() for row in (text(f"{root}/door/choice.map") or "").splitlines()]
+    choice = dict(row for row in rows if len(row) == 2)
+    return choice.get("first") if choice.get("hold") == "no" else None
+
+
+def _models(answer: str) -> list[str]:
+    try:
+        return [str(each["id"]) for each in json.loads(answer)["data"]]
+    except (ValueError, KeyError, TypeError):
+        return []

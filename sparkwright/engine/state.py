@@ -1,0 +1,131 @@
+"""The engines of a seat as they are, and their differences from the declared."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from sparkwright.common.difference import Difference
+from sparkwright.common.part import Ask, Bounded, Part
+from sparkwright.declared.recipe import questions
+from sparkwright.declared.recipe.recipe import Answers
+from sparkwright.plan.release.release import Release
+
+# The unit by which a head offers files to its worker.
+SHARE = "fabric-share.socket"
+
+
+class EngineUnit(Bounded):
+    """One instance of `vllm@.service`; `status` is what its supervisor said last.
+
+    While it is `starting`, systemd has a job for it, which may wait for Docker. Between two of
+    systemd's restarts there is none.
+
+    Attributes:
+        outdated: systemd has read another version of its file.
+        since: when it became active, in seconds since the epoch; 0 if never.
+    """
+
+    release: str
+    active: str
+    restarts: int
+    enabled: bool
+    outdated: bool
+    starting: bool
+    status: str
+    since: int = 0
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether it neither runs nor is about to, by a start or a restart of systemd's."""
+        return self.active in ("inactive", "failed") and not self.starting
+
+    @property
+    def stopped(self) -> bool:
+        """Tell whether it has ended and does not start at boot."""
+        return self.ended and not self.enabled
+
+
+class EngineState(Part):
+    """The engines of a seat.
+
+    Attributes:
+        current: the release that the `current` link names; None without one.
+        units: every instance that is loaded or enabled, by release.
+        shares: the Spark offers its weights to a worker.
+        switches: the releases to which a switch is under way.
+        failed: the units of engines and switches that have failed.
+        preferred: the release to which the door sends requests; None if it holds them back, or
+            knows none.
+        models, completion: the engine's answers, the latter to `questions.shortest`; None if it
+            was not asked.
+    """
+
+    part: ClassVar = "engines"
+    # The engine has a minute for its token.
+    patience: ClassVar = 80
+
+    current: str | None
+    units: dict[str, EngineUnit]
+    shares: bool
+    switches: tuple[str, ...]
+    failed: tuple[str, ...]
+    preferred: str | None
+    models: tuple[str, ...] | None
+    completion: str | None
+
+
+def ask_engines(root: str) -> Ask[EngineState]:
+    """Return the ask for the engines of a seat."""
+    return EngineState.ask(root=root)
+
+
+def ask_release(release: Release) -> Ask[EngineState]:
+    """Return the ask for the engines of a release's seat; on a head, for its answers as well."""
+    asked: Mapping[str, Any] = {}
+    if release.ranks.rank == 0:
+        question = questions.shortest(release.recipe.answers, release.recipe.served_names[0])
+        asked = {"path": question.path, "body": question.body}
+    return EngineState.ask(root=release.place, release=release.id, **asked)
+
+
+def problem(
+    state: EngineState, served_names: Sequence[str], answers: Answers = "chat"
+) -> str | None:
+    """Return why an active engine does not serve as declared; None if it does.
+
+    A list of models or a status code proves little: one token, vector or score must come back.
+    """
+    missing = [name for name in served_names if name not in (state.models or ())]
+    if missing:
+        return f"/v1/models does not list {', '.join(missing)} (it lists {state.models})"
+    return questions.problem(answers, state.completion or "")
+
+
+def engine_differences(
+    state: EngineState, release: str | None, door: bool = False
+) -> Iterator[Difference]:
+    """Yield the differences of a Spark's engines from what is declared.
+
+    Args:
+        release: the one that should serve; None on an idle Spark.
+        door: there is a door before it.
+    """
+    if state.current != release:
+        yield Difference("current release", release or "none", state.current or "none")
+    for name, unit in state.units.items():
+        if name == release:
+            if unit.active != "active":
+                yield Difference(f"vllm@{name}.service", "active", unit.active)
+            if not unit.enabled:
+                yield Difference(f"vllm@{name}.service", "enabled", "not enabled")
+        elif not unit.stopped:
+            boots = " and boots" if unit.enabled else ""
+            yield Difference(f"vllm@{name}.service", "off", f"{unit.active}{boots}")
+        if unit.outdated:
+            yield Difference(f"vllm@{name}.service", "as in its file", "an older version")
+    for name in state.failed:
+        if name != f"vllm@{release}.service":
+            yield Difference(name, "not failed", "failed")
+    for name in state.switches:
+        yield Difference("switch", "none under way", f"one to {name}")
+    if door and state.preferred != release:
+        yield Difference("engine behind the door", f"{release}", state.preferred or "none")
