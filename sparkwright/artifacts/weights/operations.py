@@ -89,7 +89,7 @@ def weights(
         yield from _prepare(root, name, verify)
     if bundle:
         for name, locked in wrong.items():
-            yield from _bring(root, name, locked, bundle, hashed=False)
+            yield from _bring(root, name, locked, bundle)
     for name in wrong:
         yield start(_job(name))
     if wrong:
@@ -124,23 +124,18 @@ def _link(root: str, name: str) -> StringCommand:
 
 
 def _bring(
-    root: str, name: str, locked: CheckpointLock, bundle: Bundle, *, hashed: bool
+    root: str, name: str, locked: CheckpointLock, bundle: Bundle
 ) -> Generator[PyinfraCommand]:
-    """Yield the commands that send what a checkpoint's folder lacks, and link it.
+    """Yield the commands that send what a checkpoint's folder lacks, and link it."""
 
-    Args:
-        hashed: Compare what an owner has brought by content, and not by size alone.
-    """
+    paths = {f"{checkpoint_folder(locked)}/{path}": path for path in locked.files}
 
     def lacking(spark: Host) -> list[str]:
         files = read_now(spark, ask_folders(root, [name])).folders[name].files
-        return [
-            f"{checkpoint_folder(locked)}/{path}"
-            for path, file in locked.files.items()
-            if path not in files or files[path].size != file.size
-        ]
+        sizes = {path: file.size for path, file in files.items()}
+        return [each for each, path in paths.items() if sizes.get(path) != locked.files[path].size]
 
-    yield send(bundle, lacking, hashed=hashed)
+    yield send(bundle, list(paths), lacking)
     # Who copies from there is a user of its own.
     place = QuoteString(f"{root}/bundle")
     yield StringCommand("[ -L", place, "] || chmod a+rx", place)
@@ -152,14 +147,8 @@ def _finish(
 ) -> Generator[PyinfraCommand]:
     last: dict[str, JobState] = {}
     yield follow(root, [_job(name) for name in checkpoints], last)
-    lacking = _lacking(root, checkpoints)
-    if bundle and lacking:
-        # What an owner has brought was damaged.
-        for name in lacking:
-            yield from _bring(root, name, checkpoints[name], bundle, hashed=True)
-            yield start(_job(name))
-        yield follow(root, [_job(name) for name in lacking], last)
-        lacking = _lacking(root, checkpoints)
+    folders = read_now(host, ask_folders(root, checkpoints)).folders
+    lacking = [name for name in checkpoints if differences(checkpoints[name], folders[name])]
     if lacking:
         yield failing(
             "\n".join(f"{name}: {reason(_job(name), last[_job(name)])}" for name in lacking)
@@ -173,11 +162,6 @@ def _finish(
         progress = last[_job(name)].progress
         if progress and progress.phase == "done" and progress.message:
             host.log(plain(f"{name}: complete, {progress.message}"))
-
-
-def _lacking(root: str, checkpoints: Checkpoints) -> list[str]:
-    folders = read_now(host, ask_folders(root, checkpoints)).folders
-    return [name for name, locked in checkpoints.items() if differences(locked, folders[name])]
 
 
 def _job(name: str) -> str:
