@@ -90,6 +90,20 @@ def test_one_that_is_damaged_or_cut_off_there_is_sent_whole(
     assert (carried / BIG).read_bytes() == CONTENT
 
 
+def test_what_nobody_needs_is_not_sent_but_what_is_there_must_be_right(
+    spark: Driven, bundle: Bundle, carried: Path
+) -> None:
+    (carried / BIG).parent.mkdir(parents=True)
+    (carried / BIG).write_bytes(CONTENT[:-1] + b"?")
+
+    @operation()
+    def sending():  # type: ignore[no-untyped-def]
+        yield send(bundle, list(bundle.index.files), lambda _: [SMALL])
+
+    assert spark.run(sending, name="Sending").did_succeed()
+    assert contents(carried) == {BIG: CONTENT, SMALL: b"small"}
+
+
 def test_what_arrives_damaged_is_found(
     spark: Driven, bundle: Bundle, carried: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
