@@ -22,11 +22,7 @@ from tests.lab.state import Engine
 
 
 class Campaign:
-    """Rounds of one seed, and what came of them.
-
-    Args:
-        engine: what serves in the lab.
-    """
+    """Rounds of one seed, and what came of them."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

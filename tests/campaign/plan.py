@@ -186,12 +186,7 @@ class Round:
 
 
 def draw(seed: int, number: int) -> Round:
-    """Return a round of a campaign: the same one at each call.
-
-    Args:
-        seed: of the campaign.
-        number: of the round, from 1.
-    """
+    """Return a round of a campaign: the same one at each call."""
     chance = random.Random(f"{seed}:{number}")
     (topology,) = chance.choices(list(_WEIGHTS), list(_WEIGHTS.values()))
     scenes = [_scene(chance, topology, "deploy")]

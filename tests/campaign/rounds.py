@@ -74,12 +74,7 @@ class Record:
 
 
 class Player:
-    """Plays one round.
-
-    Args:
-        plan: what is to happen.
-        engine: what serves in the lab.
-    """
+    """Plays one round."""
 
     def __init__(self, plan: Round, engine: Engine) -> None:
         self._plan, self._engine, self._lab = plan, engine, Lab()

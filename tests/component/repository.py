@@ -33,12 +33,7 @@ FILES = {
 
 
 class Repository:
-    """A git repository in a folder.
-
-    Attributes:
-        folder: Its work tree.
-        url: Its address.
-    """
+    """A git repository in a folder."""
 
     def __init__(self, folder: Path, files: Mapping[str, str] = FILES) -> None:
         self.folder = folder

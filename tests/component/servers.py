@@ -82,11 +82,7 @@ class QuietHandler(BaseHTTPRequestHandler):
 
 
 class Forwarding(QuietHandler):
-    """A proxy for plain http, which notes the URLs that it is asked for.
-
-    Attributes:
-        asked: these URLs.
-    """
+    """A proxy for plain http, which notes the URLs that it is asked for."""
 
     asked: ClassVar[list[str]]
 

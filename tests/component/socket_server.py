@@ -9,12 +9,7 @@ from host.common.seat import SOCKETS, engine_address
 
 
 class SocketServer(ThreadingHTTPServer):
-    """A server on the socket of an engine, which everybody may reach who reaches its folder.
-
-    Args:
-        root: of the engine's seat.
-        release: the engine's.
-    """
+    """A server on the socket of an engine, which everybody may reach who reaches its folder."""
 
     address_family = socket.AF_UNIX
     daemon_threads = True

@@ -29,12 +29,7 @@ _RUN = "/run/sparkwright"
 
 @dataclass
 class Machine:
-    """A machine that one gets to by SSH.
-
-    Args:
-        folder: for its files.
-        port: of its SSH server.
-    """
+    """A machine that one gets to by SSH."""
 
     folder: Path
     port: int = field(default_factory=free_port)

@@ -162,11 +162,7 @@ SOON = f"lease.SILENCE = {SHORT}"
 
 
 class Deploy:
-    """A folder in which runs of pyinfra work on this machine.
-
-    Args:
-        other: what is other than usual: lines of the deploy.
-    """
+    """A folder in which runs of pyinfra work on this machine."""
 
     def __init__(self, folder: Path, other: str = "") -> None:
         self.folder = folder

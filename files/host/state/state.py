@@ -19,8 +19,15 @@ PATIENCE = 30.0
 MOST = 8 << 20
 # The parts that a person sees, in this order: those that need no more than the root folder.
 SHOWN: tuple[str, ...] = (
-    *("status", "engines", "running", "history", "memory"),
-    *("door", "firewall", "listeners", "exporter"),
+    "door",
+    "engines",
+    "engines.history",
+    "exporter",
+    "firewall",
+    "listeners",
+    "running",
+    "status",
+    "switch.memory",
 )
 
 # What others take for the end of a line, as JSON may have it in texts.

@@ -126,12 +126,12 @@ def _software(survey: Survey, wanted: Requirements, now: float) -> Iterator[Find
             f"the system is {survey.os_name}",
             "Recipes and their figures come from Ubuntu 24.04 (DGX OS 7)",
         )
-    if survey.docker in (None, "failed"):
+    if survey.docker is None:
         yield error(
             "no Docker daemon answers",
             "Start it (`sudo systemctl enable --now docker`) or reinstall its package",
         )
-    elif _major(survey.docker or "") < wanted.docker_minimum:
+    elif _major(survey.docker) < wanted.docker_minimum:
         yield error(
             f"Docker {survey.docker}, at least {wanted.docker_minimum} is needed",
             wanted.hardware.update,
