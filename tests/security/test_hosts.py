@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -25,7 +25,7 @@ from pyinfra.api.exceptions import FactProcessError
 import sparkwright
 from host.state.checkup import invocations
 from sparkwright.common.hardware import HARDWARE
-from sparkwright.common.part import Part
+from sparkwright.common.part import Bounded, Part
 from sparkwright.common.placed import NETPLAN
 from sparkwright.common.terminal import LINE, plain_lines
 from sparkwright.engine.phases import phase
@@ -161,6 +161,15 @@ NETPLANS = st.sampled_from(
 FILES = st.builds(
     NetplanFile, st.sampled_from([NETPLAN, "/etc/netplan/a.yaml"]), st.text(), NETPLANS
 )
+
+
+def _part(model: type[Part]) -> st.SearchStrategy[Part]:
+    """Any part that a host may say."""
+    fields = {name: st.from_type(each.annotation) for name, each in model.model_fields.items()}  # type: ignore[arg-type]
+    return st.builds(model, **fields)
+
+
+M = TypeVar("M", bound=Bounded)
 
 
 def _part(model: type[Part]) -> st.SearchStrategy[Part]:
