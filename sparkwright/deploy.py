@@ -70,7 +70,20 @@ def prepare(answers: str) -> None:
 def expect_all() -> None:
     """Have the first step that reads the Spark read for all of them, in one command."""
     own = target()
-    parts = (machine, firewall, jobs, weights, image, door, engine)
+    parts = (
+        machine,
+        firewall,
+        jobs,
+        weights,
+        image,
+        door,
+        monitoring,
+        engine,
+        preflight,
+        fabric,
+        runtime,
+        link,
+    )
     expect(own.host, lambda: [ask for part in parts for ask in part.reads(own)])
 
 

@@ -17,7 +17,6 @@ COMMANDS = {
         "print the metrics of GPU, engine, memory and door",
     ),
     "state": ("host.state.state", "print what this Spark is"),
-    "speed": ("host.upkeep.rollout.speed", "measure the speed of one answer"),
     "benchmark": (
         "host.insight.benchmark.measure",
         "measure what a run has asked for",

@@ -10,12 +10,14 @@ from pyinfra.api.exceptions import ConnectError, PyinfraError
 from pyinfra.context import ctx_state
 
 from sparkwright.declared.fleet.fleet import Spark
-from sparkwright.machine.host.survey import Survey, parse_survey, survey_script
+from sparkwright.machine.host.survey import Survey
+from sparkwright.plan.release.programs import state_program
 from sparkwright.run.lost import Login, cause
+from sparkwright.run.state import RUN
 from sparkwright.run.upstream import carry
 
 # Seconds for a connection, and for what is read through it.
-_CONNECT, _READ = 8, 60
+_CONNECT, _READ = 8, 90
 
 
 def look(spark: Spark, root: str = "/opt/qwen36") -> Survey | str:
@@ -45,9 +47,10 @@ def _read(host: Host, spark: Spark, root: str) -> Survey | str:
     try:
         if not _run(host, "sudo -n true 2>/dev/null")[0]:
             return _sudo(host, spark)
-        script = survey_script(root=root, ports=(), images=(), folders=())
-        worked, lines = _run(host, "sudo -n sh -s", script)
-        return parse_survey(lines) if worked else "it could not be read"
+        ask = Survey.ask(root=root)
+        program = state_program(frozenset({Survey.part}))
+        worked, lines = _run(host, f"sudo -n {RUN}", f"{program}\n[{ask.key}]")
+        return ask.value(lines[0]) if worked and lines else "it could not be read"
     finally:
         host.disconnect()
 

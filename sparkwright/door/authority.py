@@ -114,13 +114,14 @@ def is_due(server: str, authority: str, names: Sequence[str], now: datetime) -> 
     above, _ = _read(authority)
     try:
         own, of = x509.load_pem_x509_certificates(server.encode())
-        load_pem_private_key(server.encode(), None)
+        key = load_pem_private_key(server.encode(), None)
         found = own.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (ValueError, TypeError, x509.ExtensionNotFound):
         return True
     longer = min(now + LIFE, above.not_valid_after_utc) - own.not_valid_after_utc
     late = own.not_valid_after_utc - now < RENEWAL and longer > _EARLIER
-    return late or of != above or found != _names(names)
+    paired = key.public_key() == own.public_key()
+    return late or not paired or of != above or found != _names(names)
 
 
 def _read(authority: str) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:

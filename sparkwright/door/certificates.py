@@ -6,7 +6,7 @@ and the certificates of the servers contain private keys.
 
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -84,18 +84,13 @@ class Certificate:
             )
 
 
-def parse_certificate(
-    certificate: tuple[str, bytes], key: tuple[str, bytes], now: datetime
-) -> Certificate:
+def read_certificate(path: str, key_path: str) -> Certificate:
     """Return a certificate, unless it is invalid, or does not belong to the private key."""
-    path, content = certificate
-    key_path, key_content = key
+    content, key_content = _content("tls_certificate", path), _content("tls_key", key_path)
     try:
         chain = x509.load_pem_x509_certificates(content)
     except ValueError:
         raise _refused(path, "no certificate; expected a PEM file") from None
-    own = chain[0]
-    begins, ends = own.not_valid_before_utc, own.not_valid_after_utc
     try:
         secret = load_pem_private_key(key_content, None)
     except TypeError:
@@ -106,17 +101,32 @@ def parse_certificate(
     if isinstance(secret, rsa.RSAPrivateKey) and secret.key_size < SHORTEST_RSA:
         found = f"an RSA key of {secret.key_size} bits; expected at least {SHORTEST_RSA}"
         raise _refused(key_path, f"{found}, and a new certificate for it", "tls_key")
-    if own.public_key() != secret.public_key():
+    if chain[0].public_key() != secret.public_key():
         found = f"not the key of {path}; expected the key that the certificate was made for, and"
         first = "the server's own certificate as the first one of its file"
         raise _refused(key_path, f"{found} {first}", "tls_key")
+    certificates = b"".join(each.public_bytes(Encoding.PEM) for each in chain).decode()
+    return Certificate(path, certificates + private_pem(secret), _end(path, chain[0]))
+
+
+def _end(path: str, certificate: x509.Certificate) -> datetime:
+    """Return the end of a certificate that is valid now."""
+    now = datetime.now(UTC)
+    begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if now >= ends:
         raise _refused(path, f"a certificate that expired on {_day(ends)}; expected a new one")
     if now < begins:
         found = f"a certificate that is valid from {_day(begins)} on; expected one that is valid"
         raise _refused(path, f"{found} now ({_day(now)} by this machine's clock)")
-    certificates = b"".join(each.public_bytes(Encoding.PEM) for each in chain).decode()
-    return Certificate(path, certificates + private_pem(secret), ends)
+    return ends
+
+
+def _content(setting: str, path: str) -> bytes:
+    try:
+        return content_of(Path(path).expanduser())
+    except OSError as error:
+        found = f"a file that cannot be read ({error.strerror}); expected a PEM file"
+        raise _refused(path, f"{found} on this machine", setting) from None
 
 
 def _refused(path: str, found: str, key: str = "tls_certificate") -> PlanError:
@@ -164,18 +174,6 @@ def server_certificate(
     return read_certificate(settings.tls_certificate, settings.tls_key)
 
 
-def read_certificate(certificate: str, key: str) -> Certificate:
-    """Read and check a certificate and its private key."""
-    content = {}
-    for name, path in (("tls_certificate", certificate), ("tls_key", key)):
-        try:
-            content[name] = path, content_of(Path(path).expanduser())
-        except OSError as error:
-            found = f"a file that cannot be read ({error.strerror}); expected a PEM file"
-            raise _refused(path, f"{found} on this machine", name) from None
-    return parse_certificate(content["tls_certificate"], content["tls_key"], datetime.now(UTC))
-
-
 def door_certificate(
     fleet: Fleet, replica: str, settings: Settings, record: bool = True
 ) -> Certificate | None:
@@ -217,9 +215,8 @@ def _own(
             f"{_PUBLIC} from a backup, or delete the folder; the next run then creates a new "
             f"authority, and all clients need its {_PUBLIC}"
         ) from None
-    chain, mark, key = text.partition(PRIVATE_KEY)
-    own = parse_certificate((str(file), chain.encode()), (str(file), (mark + key).encode()), now)
-    return replace(own, unsigned=tuple(each for each in names if each not in allowed))
+    ends = _end(str(file), x509.load_pem_x509_certificate(text.encode()))
+    return Certificate(str(file), text, ends, tuple(each for each in names if each not in allowed))
 
 
 def _make(folder: Path, authority: str) -> None:

@@ -19,6 +19,7 @@ from sparkwright.declared.fleet.settings import Settings
 from sparkwright.door.door import SEAT_UNIT, UNIT, DoorPlan
 from sparkwright.door.key import GATEWAY, Key
 from sparkwright.door.keys import (
+    OWNER,
     fleet_keys,
     gateway_key,
     has_keys,
@@ -26,8 +27,8 @@ from sparkwright.door.keys import (
     lost,
     make_keys,
     named_key,
+    new_secret,
 )
-from sparkwright.door.keys_file import OWNER, new_secret
 from sparkwright.door.operations import door, no_door
 from sparkwright.door.state import IssuedToDoors, ask_door
 from sparkwright.plan.release.programs import program_files

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from sparkwright.common.placed import SOCKETS, seat_of
+from sparkwright.common.placed import SOCKETS, Place
 from sparkwright.common.render import render
 from sparkwright.declared.fleet.settings import Settings
 from sparkwright.door.key import Key
@@ -34,14 +34,14 @@ ENGINES = "engines"
 
 def door_unit(place: str) -> str:
     """Return the unit of a seat's door."""
-    seat = seat_of(place)
+    seat = Place(place).seat
     return f"door@{seat}.service" if seat else UNIT
 
 
 def door_folder(place: str) -> str:
     """Return the folder of haproxy's files, by no link of a seat's."""
-    seat = seat_of(place)
-    return f"{place.removesuffix(f'/seats/{seat}')}/door/seats/{seat}" if seat else f"{place}/door"
+    own = Place(place)
+    return f"{own.root}/door/seats/{own.seat}" if own.seat else f"{place}/door"
 
 
 @dataclass(frozen=True)

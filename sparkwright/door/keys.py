@@ -4,19 +4,33 @@ Where the inventory names a `keys_command`, they are in a store of its owner's, 
 changes them.
 """
 
-from collections.abc import Mapping, Sequence
+import os
+import secrets
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
+from sparkwright.common import yaml
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
+from sparkwright.common.local_file import read_text, unwritable, write_file, written
 from sparkwright.common.schema import parse
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.keys_command import keys_said
 from sparkwright.declared.recipe.loader import recipe_names
 from sparkwright.door.key import GATEWAY, Key, check_keys, parse_keys
-from sparkwright.door.keys_file import OWNER, make_file, new_secret, read_file, write_keys
+
+# Bytes: a thousand keys have a tenth of it.
+MOST = 1 << 20
+# The name of the first key.
+OWNER = "owner"
+_HEAD = """\
+# API keys of this fleet. Without `places` (replicas, gateway, metrics) a key opens every door and
+# the gateway; `until` is the last day on which it does. The first key that opens everything is the
+# one of this project's own tools. `sparkwright keys` writes this file anew, without other comments.
+# A change is in force once it is deployed; no engine restarts.
+"""
 
 
 def keys_path(fleet: Path) -> Path:
@@ -97,9 +111,26 @@ def named_key(fleet: Fleet, name: str, places: Sequence[str] = ()) -> str:
 
 
 def make_keys(fleet: Fleet) -> str:
-    """Make the file of keys. Returns a sentence; "" where another run has just made it."""
+    """Make the file with one new key, in one step.
+
+    Returns:
+        A sentence; "" where there is a file, such as another run has just made.
+    """
     path = keys_path(fleet.source)
-    return f"wrote {path} (0600): the API keys; back it up" if make_file(path) else ""
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        write_file(new, _text([Key(name=OWNER, secret=new_secret())]), 0o600)
+        try:
+            path.hardlink_to(new)
+        except FileExistsError:
+            return ""
+        finally:
+            new.unlink()
+            del written[new.absolute()]
+    except OSError as error:
+        raise unwritable(path, error) from None
+    written[path.absolute()] = None
+    return f"wrote {path} (0600): the API keys; back it up"
 
 
 def new_file(fleet: Fleet) -> str:
@@ -232,3 +263,36 @@ def remove_key(fleet: Fleet, name: str) -> None:
             f"{next_line('keys rotate', f'{name} --days 0')}"
         )
     write_keys(path, left)
+
+
+def new_secret() -> str:
+    """Return a new key, of 256 random bits."""
+    return f"sk-{secrets.token_urlsafe(32)}"
+
+
+def read_file(path: Path, replicas: Collection[str]) -> list[Key] | None:
+    """Return the keys of a file that only this user can read; None where there is none."""
+    with yaml.lines_of(path):
+        if (text := read_text(path, "the API keys, in a file of this user's own", MOST)) is None:
+            if path.is_symlink():
+                raise PlanError(f"{path}: found a link to nothing; expected the API keys")
+            return None
+        if (mode := path.stat().st_mode & 0o777) & 0o077:
+            raise PlanError(
+                f"{path}: found mode {mode:o}, with which others can read it; expected 600: "
+                f"chmod 600 {path}"
+            )
+        return parse_keys(text, str(path), replicas)
+
+
+def write_keys(path: Path, keys: Sequence[Key]) -> None:
+    """Replace the keys of a file."""
+    try:
+        write_file(path, _text(keys), 0o600)
+    except OSError as error:
+        raise unwritable(path, error) from None
+
+
+def _text(keys: Sequence[Key]) -> str:
+    entries = [key.model_dump(mode="json", exclude_defaults=True) for key in keys]
+    return _HEAD + yaml.dump({"keys": entries})

@@ -1,6 +1,5 @@
 """The door of a Spark as it is."""
 
-import shlex
 from typing import ClassVar
 
 from sparkwright.common.part import Ask, Part
@@ -39,20 +38,7 @@ def ask_door(place: str, bind: str, port: int) -> Ask[DoorState]:
 class IssuedToDoors(Part):
     """What a site has issued to the doors of a Spark; a certificate is of its own authority."""
 
-    part: ClassVar = "issued"
+    part: ClassVar = "door.issued"
 
     keys: bool
     certificate: bool
-
-
-def stray_script(root: str) -> str:
-    """Return the POSIX shell script that tells whether HAProxy's own service is on for nothing.
-
-    It says "enabled" or "active" where we installed the package and its settings are as they came.
-    """
-    return f"""\
-if grep -qsx haproxy {shlex.quote(root)}/state/installed; then
-  on=$(systemctl show --property=UnitFileState,ActiveState haproxy.service |
-    sed -n 's/.*=\\(enabled\\|active\\)$/\\1/p')
-  [ -z "$on" ] || dpkg --verify haproxy 2>/dev/null | grep -q /etc/haproxy/haproxy.cfg || echo "$on"
-fi"""

@@ -38,7 +38,7 @@ class MemoryState(Part):
         reserved: of that engine where it does not run now.
     """
 
-    part: ClassVar = "memory"
+    part: ClassVar = "switch.memory"
 
     total: int
     available: int

@@ -48,14 +48,17 @@ class SparkState(FactBase[list[str]]):
         host.connector.is_read = True  # type: ignore[attr-defined]
 
 
-def answers(spark: Host, *asks: Ask[Any]) -> list[str]:
+def answers(spark: Host, *asks: Ask[Any], **how: Any) -> list[str]:
     """Return a line of JSON for each ask, as the Spark answers now.
+
+    Args:
+        how: pyinfra's arguments of a fact, such as `_timeout`.
 
     Raises:
         PyinfraError: It could not be read; the Spark has failed.
     """
     program = state_program(frozenset(each.model.part for each in asks))
     request = f"[{', '.join(each.key for each in asks)}]"
-    if lines := spark.get_fact(SparkState, asks=asks, _stdin=[program, request]):
+    if lines := spark.get_fact(SparkState, asks=asks, _stdin=[program, request], **how):
         return lines
     raise PyinfraError(f"{spark_name(spark)} could not be read: {asks[0]}")

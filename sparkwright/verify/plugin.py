@@ -15,7 +15,7 @@ from testinfra.host import Host
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.last_resort import INTERRUPTED, end_soon, explain
-from sparkwright.common.placed import SOCKET, socket_folder
+from sparkwright.common.placed import SOCKET
 from sparkwright.common.terminal import plain
 from sparkwright.declared.fleet.fabric_plan import FabricPlan
 from sparkwright.plan.release.lock import Lock, lock_path, read_lock
@@ -210,7 +210,7 @@ def lone_api(data: Data, lock: Lock) -> Api:
 
 
 def _api(head: Host, release: Release) -> Api:
-    folder = socket_folder(release.place, release.id)
+    folder = release.place.sockets(release.id)
     # The path of the socket may be too long for an address.
     get = f"cd %s && curl --silent --show-error --fail-with-body --unix-socket {SOCKET} --max-time"
     post = "--header 'Content-Type: application/json' --data %s"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from testinfra.host import Host
 
-from sparkwright.common.placed import SOCKET, socket_folder
+from sparkwright.common.placed import SOCKET
 from sparkwright.door.certificates import authority_file
 from sparkwright.plan.release.release import Release
 from sparkwright.run.spark import SparkTarget
@@ -72,7 +72,7 @@ def test_the_engine_is_behind_it(host: Host, release: Release, proved: Proved) -
     listening = host.check_output("ss -Hltnp")
     pids = host.check_output(f"docker top vllm-{release.id} -o pid").split()[1:]
     assert not [pid for pid in pids if f",pid={pid}," in listening and not release.ranks.fabric]
-    path = f"{socket_folder(release.place, release.id)}/{SOCKET}"
+    path = f"{release.place.sockets(release.id)}/{SOCKET}"
     # A worker's rank answers nobody.
     assert host.file(path).is_socket is (release.ranks.rank == 0)
     with host.sudo("nobody"):

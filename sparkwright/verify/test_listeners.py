@@ -3,16 +3,11 @@
 import pytest
 from testinfra.host import Host
 
-from sparkwright.insight.doctor.listeners import (
-    Listening,
-    judged,
-    listeners_script,
-    others,
-    parse_listeners,
-    unguarded,
-)
+from sparkwright.insight.doctor.listeners import LISTENING, Listening, judged, others, unguarded
 from sparkwright.plan.release.guard import slice_of
+from sparkwright.plan.release.programs import state_program
 from sparkwright.plan.release.release import Release
+from sparkwright.run.answers import RUN
 from sparkwright.run.spark import SparkTarget
 from sparkwright.verify.plugin import Proved
 
@@ -34,7 +29,9 @@ with socket.create_server(("0.0.0.0", 0)) as server:
 @pytest.fixture
 def listening(host: Host) -> Listening:
     """All that listens on the Spark."""
-    return parse_listeners(host.run(listeners_script()).stdout.splitlines())
+    program = state_program(frozenset({LISTENING.model.part}))
+    command = f"printf '%%s\\n' %s %s | {RUN}"
+    return LISTENING.value(host.check_output(command, program, f"[{LISTENING.key}]"))
 
 
 def test_every_listener_is_on_the_list(

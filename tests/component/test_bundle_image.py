@@ -44,7 +44,7 @@ def test_all_parts_of_an_image_for_one_processor(
 ) -> None:
     arch = {"amd64": "x86_64", "arm64": "aarch64"}[architecture]
     reference = f"{registry}/lab/{name}@{digest(top)}"
-    found = fetch_image(reference, arch, tmp_path, lambda _: None)
+    found = fetch_image(reference, arch, tmp_path)
     lock = locked(top, architecture)
     assert (found.top, found.config) == (lock.digest, lock.config)
     assert found.media_type == f"application/vnd.oci.image.{kind}.v1+json"

@@ -26,7 +26,6 @@ _DOCKER = """\
 #!/bin/sh
 echo "$*" >> {0}/log
 case $1 in
-  info) echo 29.6.2 ;;
   import) mkdir {0}/root && tar xv -C {0}/root > {0}/imported ;;
   image) rm -rf {0}/root ;;
   run)
@@ -62,7 +61,8 @@ class Spark:
         script(self.folder / "bin" / name, text)
 
     def driver(self, version: str) -> None:
-        text = f'case $1 in --list-gpus) echo "GPU 0: NVIDIA GB10" ;; *) echo {version} ;; esac'
+        row = f"NVIDIA GB10, {version}{', [N/A]' * 8}"
+        text = f'case $1 in --list-gpus) echo "GPU 0: NVIDIA GB10" ;; *) echo "{row}" ;; esac'
         self.write("nvidia-smi", f"#!/bin/sh\n{text}\n")
 
     def cuda(self, status: int) -> None:

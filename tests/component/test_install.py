@@ -25,7 +25,7 @@ from sparkwright.common import placed
 from sparkwright.machine.host import packages as plan
 from sparkwright.machine.host.operations import packages
 from sparkwright.machine.host.operations.packages import install
-from sparkwright.machine.host.packages import install_script, parse_attempt
+from sparkwright.machine.host.packages import holder, install_script, parse_attempt
 from tests.lab import apt
 from tests.programs import script
 from tests.unit.driven import Driven, this_machine
@@ -215,7 +215,9 @@ def test_a_loss_of_power_amid_one_is_mended_first(
 
 
 @pytest.fixture
-def offline(root: Root, repository_url: str, tmp_path: Path) -> Root:
+def offline(
+    root: Root, repository_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Root:
     """A root whose sources cannot be reached, of a site that has a bundle."""
     name = subprocess.run(
         ["dpkg", "--print-architecture"], check=True, capture_output=True, text=True
@@ -223,8 +225,8 @@ def offline(root: Root, repository_url: str, tmp_path: Path) -> Root:
     source = f"deb [signed-by={root.folder}/key.asc] {repository_url}/deb/{name} /"
     place = tmp_path / f"bundle/packages/{name}"
     wanted = [apt.PACKAGE, "earlyoom"]
-    said: list[str] = []
-    download_packages(wanted, name, [source], place, said.append)
+    download_packages(wanted, name, [source], place)
+    said = capsys.readouterr().err
     assert "packages: no source has earlyoom: a Spark is to have it already" in said
     pin(root, tmp_path)
     (root.folder / "sources/toolkit.sources").write_text(
@@ -325,6 +327,5 @@ def test_one_that_a_killed_run_began_is_waited_for(tmp_path: Path) -> None:
             text=True,
             check=True,
         ).stdout
-    attempt = parse_attempt(said.splitlines())
-    assert attempt.held
-    assert attempt.held.endswith("is held by apt-get of an earlier run")
+    held = holder(parse_attempt(said.splitlines())["held"])
+    assert held.endswith("is held by apt-get of an earlier run")

@@ -1,5 +1,6 @@
 """A Spark's key and certificate, by the very scripts that a Spark runs, and by Python's TLS."""
 
+import json
 import socket
 import ssl
 import subprocess
@@ -8,12 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.network.link.identity import (
-    Identity,
-    identity_script,
-    new_identity_script,
-    parse_identity,
-)
+from host.state import link
+from sparkwright.network.link.identity import Identity, new_identity_script
 
 PAIR = ("spark-a", "spark-b")
 
@@ -31,10 +28,9 @@ def _make(root: Path, spark: str) -> Identity:
 
 
 def _read(root: Path) -> Identity:
-    script = identity_script(str(root))
-    result = subprocess.run(["sh", "-c", script], check=True, capture_output=True, text=True)
-    assert "PRIVATE" not in result.stdout
-    return parse_identity(result.stdout.splitlines())
+    said = json.dumps(link.read(str(root)))
+    assert "PRIVATE" not in said
+    return Identity.model_validate_json(said)
 
 
 @pytest.fixture
@@ -43,7 +39,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_makes_a_key_that_only_its_owner_reads(root: Path) -> None:
-    assert _read(root) == Identity("absent")
+    assert _read(root) == Identity(state="absent")
     made = _make(root, "spark-a")
     assert made.state == "fit"
     assert made.certificate == (root / "link/own.crt").read_text()
@@ -73,7 +69,7 @@ def test_half_of_a_new_one_is_unfit_and_made_again(root: Path) -> None:
     (root / "secrets/link.key").write_text(key)
     (root / "secrets/link.new").mkdir()
     (root / "secrets/link.new/key").write_text("half")
-    assert _read(root) == Identity("unfit")
+    assert _read(root) == Identity(state="unfit")
     made = _make(root, "spark-a")
     assert made.certificate not in (None, previous.certificate)
     assert not (root / "secrets/link.new").exists()
@@ -86,21 +82,21 @@ def test_half_of_a_new_one_is_unfit_and_made_again(root: Path) -> None:
 def test_what_is_no_key_or_certificate_is_unfit(root: Path, path: str, text: str) -> None:
     _make(root, "spark-a")
     (root / path).write_text(text)
-    assert _read(root) == Identity("unfit")
+    assert _read(root) == Identity(state="unfit")
     (root / path).unlink()
-    assert _read(root) == Identity("absent")
+    assert _read(root) == Identity(state="absent")
 
 
 def test_a_key_that_others_read_is_unfit(root: Path) -> None:
     _make(root, "spark-a")
     (root / "secrets/link.key").chmod(0o640)
-    assert _read(root) == Identity("unfit")
+    assert _read(root) == Identity(state="unfit")
 
 
 def test_what_cannot_be_read_is_not_absent(root: Path) -> None:
     (root / "secrets/link.key").mkdir()
     detail = f"{root}/secrets/link.key: Is a directory"
-    assert _read(root) == Identity("unreadable", detail)
+    assert _read(root) == Identity(state="unreadable", detail=detail)
 
 
 def test_a_failure_leaves_the_previous_one(root: Path) -> None:
@@ -108,11 +104,6 @@ def test_a_failure_leaves_the_previous_one(root: Path) -> None:
     script = new_identity_script(str(root), "spark-a").replace("genpkey", "no-such-command")
     assert subprocess.run(["sh", "-c", script], capture_output=True).returncode != 0
     assert _read(root) == previous
-
-
-def test_an_answer_of_another_kind_is_no_identity() -> None:
-    with pytest.raises(ValueError, match="expected a state"):
-        parse_identity(["@@state", "what"])
 
 
 def _context(side: int, own: Path, peer: Path) -> ssl.SSLContext:

@@ -91,7 +91,7 @@ def test_what_is_judged_before_a_file_is_written(repository: Repository, site: P
     text = RECIPE.replace("mods: [mods/fix-template]\n", "")
     text = text.replace("owner/Model-1B", "nvidia/Qwen3.6-35B-A3B-NVFP4")
     text = text.replace("example.org/vllm:nightly-20260704", "vllm-node\ncontainer: vllm-node")
-    told = "--load-format instanttensor --speculative-config.method mtp --async-scheduling"
+    told = "--speculative-config.method mtp --async-scheduling"
     told += " --enable-prefix-caching"
     mtp = text.replace("--chat-template fixed.jinja", told)
     repository.commit(
@@ -110,9 +110,7 @@ def test_what_is_judged_before_a_file_is_written(repository: Repository, site: P
     status, said = run(site, "recipes", "import", str(repository.folder), "mtp")
     assert status == 0, said
     known = [line.removeprefix("  know: ") for line in said.splitlines() if "  know: " in line]
-    assert [each.split(" ")[1] for each in known] == [
-        *("container:", "args.load-format:", "env.VLLM_NOBODYS:")
-    ]
+    assert [each.split(" ")[1] for each in known] == ["container:", "env.VLLM_NOBODYS:"]
     assert "recipes/mtp.yaml:6: container: found twice" in known[0]
     assert "judged by vLLM 0.33.0: the names of options" in said
 

@@ -207,7 +207,8 @@ def test_a_full_disk_shows_in_the_middle(docker: Docker, told: dict[str, object]
 
 def test_gives_up_after_some_tries(docker: Docker) -> None:
     docker.scripts = [(500, [{"message": "connection refused"}])] * 3
-    assert docker.refuse() == f"{IMAGE}: Docker says: connection refused"
+    said = f"{IMAGE}: Docker says: connection refused, again and again: try later."
+    assert docker.refuse() == said
     assert docker.scripts == []
     (docker.root / "docker.sock").unlink()
     assert "Docker does not answer" in docker.refuse()

@@ -1,7 +1,6 @@
 """The program that measures the speed of one answer, run for real."""
 
 import json
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -10,10 +9,9 @@ from typing import ClassVar
 
 import pytest
 
-from tests.clock import patience
+from host.state.engine_api import speed
 from tests.component.servers import QuietHandler
 from tests.component.socket_server import SocketServer
-from tests.programs import host_program
 
 # Seconds of an answer.
 SECONDS = 0.5
@@ -53,25 +51,17 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     server.shutdown()
 
 
-def _speed(root: Path, release: str, model: str) -> str:
-    return subprocess.run(
-        host_program("speed", str(root), release, model),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=patience(),
-    ).stdout.strip()
-
-
 def test_the_speed_is_that_of_the_best_answer(root: Path) -> None:
     """On a machine that may be busy."""
     Engine.speeds.clear()
-    found = float(_speed(root, "chat-1", "qwen"))
+    found = speed(str(root), "chat-1", "qwen")["speed"]
     assert 0.4 < found / max(Engine.speeds) <= 1
 
 
-@pytest.mark.parametrize(("model", "problem"), [("other", "404"), ("", "404"), ("qwen", "refused")])
-def test_why_there_is_no_figure_is_said(root: Path, model: str, problem: str) -> None:
-    said = _speed(root, "ended-1" if problem == "refused" else "chat-1", model)
-    assert said.startswith("no speed could be measured: ")
-    assert problem in said
+@pytest.mark.parametrize(
+    ("release", "problem"), [("chat-1", "404"), ("ended-1", "no answer: Connection refused")]
+)
+def test_why_there_is_no_figure_is_said(root: Path, release: str, problem: str) -> None:
+    found = speed(str(root), release, "other")
+    assert found["speed"] is None
+    assert problem in found["said"]

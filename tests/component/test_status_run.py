@@ -19,7 +19,7 @@ from tests import forked
 from tests.clock import patience
 from tests.component.servers import QuietHandler, serving, until
 from tests.component.socket_server import SocketServer
-from tests.makers.status import COUNTERS, RELEASE, UNITS
+from tests.makers.status import COUNTERS, RELEASE
 from tests.programs import script
 
 PROJECT = Path(__file__).parents[2]
@@ -31,27 +31,41 @@ class FakeEngine(QuietHandler):
     looks = count()
 
     def do_GET(self) -> None:
-        text = COUNTERS[COUNTERS.index("vllm") :].format(
-            read="0.0", written=1000.0 * next(self.looks)
-        )
+        text = COUNTERS.format(read="0.0", written=1000.0 * next(self.looks))
         self.send_response(200)
         self.end_headers()
         self.wfile.write(f"# HELP vllm:x of no concern\nhttp_requests_total 5.0\n{text}\n".encode())
 
 
+UNITS = f"""\
+Id=vllm@{RELEASE}.service
+ActiveState=active
+NRestarts=2
+NeedDaemonReload=no
+Job=
+StatusText=serving
+ActiveEnterTimestamp=@1795240000
+
+Id=vllm@lab-tiny-99999999.service
+ActiveState=activating
+NRestarts=0
+NeedDaemonReload=no
+Job=17
+StatusText=starting the engine
+ActiveEnterTimestamp="""
+# What nvidia-smi says of the fields that files/host/state/gpu.py asks for.
+GB10 = "NVIDIA GB10, 580.173.02, [N/A], [N/A], [N/A], 2405, 61.42, 67, 96, 0x0"
 STAND_INS = {
     "sudo": '[ "$1" = -n ] && shift\nexec "$@"',
     "systemctl": f"""\
 case "$*" in
-  *Timestamp*) echo @1795240000;;
-  list-units* | *--quiet*) ;;
   "show "*) cat <<'END'
 {UNITS}
 END
   ;;
   *) echo active;;
 esac""",
-    "nvidia-smi": "echo '2405, 61.42, 67, 96, [N/A], [N/A]'",
+    "nvidia-smi": f"echo '{GB10}'",
 }
 
 # One Spark is this machine; the next has nothing that listens; further ones listen, and are silent.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from host.common import probe
-from host.upkeep.rollout import speed
+from host.state.engine_api import speed
 from sparkwright.engine.phases import phase
 from sparkwright.verify import tools
 from tests.contract import facts
@@ -111,7 +111,7 @@ def test_stream(serving: Running) -> None:
 
 
 def test_the_speed_of_an_answer_is_measured(serving: Running) -> None:
-    found = speed.speed(str(serving.root), RELEASE, "tiny")
+    found = speed(str(serving.root), RELEASE, "tiny")["speed"]
     assert 5 < found < 2000
 
 

@@ -3,12 +3,11 @@
 import json
 import re
 import threading
-import time
 
 import pytest
 
 from host.common import probe
-from sparkwright.engine.metrics import FINISHED, LOAD, finished, load
+from host.state.vllm_metrics import FINISHED, LOAD, between, ends
 from tests.contract import facts
 from tests.contract.engines import (
     COMPLETIONS,
@@ -53,7 +52,7 @@ def test_metrics(serving: Running) -> None:
 
 def test_what_an_answer_counts(serving: Running) -> None:
     settled(serving)
-    before, began = samples(serving, LOAD), time.time()
+    before = samples(serving, LOAD)
     counters = {
         "generation_tokens_total": 8.0,
         "prompt_tokens_total": 29.0,
@@ -67,17 +66,18 @@ def test_what_an_answer_counts(serving: Running) -> None:
         "num_preemptions_total": 0.0,
     }
     old = {name: value(serving, name) for name in counters}
-    ends = finished(samples(serving, FINISHED))
+    old_ends = ends("\n".join(samples(serving, FINISHED)))
     choice(serving)
     settled(serving)
     assert {name: value(serving, name) - old[name] for name in counters} == counters
-    now = finished(samples(serving, FINISHED))
-    assert ends
+    now = ends("\n".join(samples(serving, FINISHED)))
+    assert old_ends
     assert now
-    assert (now.cut - ends.cut, now.ended - ends.ended) == (1, 0)
-    seen = load([str(began), *before], [str(began + 1), *samples(serving, LOAD)])
+    assert (now["cut"] - old_ends["cut"], now["ended"] - old_ends["ended"]) == (1, 0)
+    seen = between("\n".join(before), "\n".join(samples(serving, LOAD)), 1.0)
     assert seen
-    assert (seen.tokens, seen.prompt_tokens, seen.running, seen.kv_usage) == (8, 29, 0, 0)
+    names = ("tokens", "prompt_tokens", "running", "kv_usage")
+    assert [seen[name] for name in names] == [8, 29, 0, 0]
 
 
 def test_an_idle_engine_counts_nothing(serving: Running) -> None:

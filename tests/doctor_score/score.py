@@ -1,17 +1,16 @@
 """The score: how often the doctor names the cause that a thread found."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sparkwright.engine.metrics import Finished
+from host.state.checkup import KERNEL
 from sparkwright.engine.state import EngineUnit
-from sparkwright.insight.doctor.checkup import KERNEL, Checkup
+from sparkwright.insight.doctor.checkup import Checkup, Finished
 from sparkwright.insight.doctor.diagnosis import diagnose
-from sparkwright.insight.doctor.gpu import GpuReading
 from sparkwright.insight.doctor.report import SHOWN
 from sparkwright.plan.causes.cause import Diagnosis
 from tests.doctor_score.corpus import Incident
+from tests.makers.gpu import gpu
 
 _GIB, _MIB = 1024**3, 1024**2
 
@@ -86,8 +85,8 @@ def checkup(case: Incident) -> Checkup:
     found = Checkup(
         release=unit.release,
         unit=unit,
-        log=(*case.log, *(line for line in case.kernel if re.search(KERNEL, line))),
-        skew=0.0,
+        log=(*case.log, *(line for line in case.kernel if KERNEL.search(line))),
+        clock=0.0,
         kernel=told.pop("kernel", "6.17.0-1032-nvidia"),
         driver=told.pop("driver", "580.173.02"),
         memory=(int(memory[0] * _GIB), int(memory[1] * _GIB), int(memory[2] * _GIB)),
@@ -96,10 +95,10 @@ def checkup(case: Incident) -> Checkup:
         free={"/opt/qwen36": 900 * _GIB, "/var/lib/docker": 900 * _GIB},
         docker="29.6.2",
         runtimes=tuple(told.pop("runtimes", ("io.containerd.runc.v2", "nvidia", "runc"))),
-        gpu=GpuReading(clock, power, 60.0, busy, None, None),
+        gpu=gpu(clock, power, busy),
         gpu_inside=None,
         downs=told.pop("downs", 0),
-        finished=Finished(cut, ended),
+        finished=Finished(cut=cut, ended=ended),
         cpu=told.pop("cpu", None),
         nic=tuple(told.pop("nic", ())),
     )

@@ -69,9 +69,9 @@ def spark(
     return fake_host(
         state={
             "engines": found,
-            "memory": memory | {"engine": size, "beside": 0, "reserved": 0},
+            "switch.memory": memory | {"engine": size, "beside": 0, "reserved": 0},
             "switch": switch | {"lines": [log] if log else []},
-            "history": history,
+            "engines.history": history,
         },
         spark="a",
     )

@@ -8,6 +8,7 @@ from sparkwright.common.placed import NETPLAN
 from sparkwright.declared.fleet.fabric_plan import fabric_plan, netplan_text
 from sparkwright.network.fabric.check import fabric_findings
 from sparkwright.network.fabric.state import FabricState, Netdev, NetplanFile, Rdma, Route
+from tests.makers.models import changed
 
 GB10 = HARDWARE["gb10"]
 PORT_0, PORT_1 = GB10.fabric_ports
@@ -55,7 +56,7 @@ def found(own, peer=None):
 def set_up(port, text=None):
     """A Spark with its fabric in force in a port."""
     own = spark(**dict.fromkeys(port, replace(UP, mtu=9000)))
-    return replace(
+    return changed(
         own,
         addresses=tuple(zip(port, map(IPv4Interface, PLAN.interfaces), strict=True)),
         netplan=(NetplanFile(NETPLAN, "root:600", text or netplan_text(PLAN, port)),),

@@ -2,12 +2,9 @@
 
 from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.declared.recipe.loader import load_recipe
-from sparkwright.machine.host.survey import parse_survey
 from sparkwright.plan.memory.known_checkpoints import nominal_load
 from sparkwright.plan.memory.plan import MemoryPlan, plan_memory
-from tests.makers.preflight import SPARK
 
-SURVEY = parse_survey(SPARK.splitlines())
 BF16, MTP = "qwen3.5-35b", "qwen3.5-122b-nvfp4-mtp"
 CARD, PAIR = "qwen3.5-35b-nvfp4-rtx-5090", "qwen3.8-flash-next-b12x-pair"
 MILLION = 1_048_576

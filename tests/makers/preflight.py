@@ -1,43 +1,40 @@
 """A Spark as its survey finds it, other machines, and a release that fits."""
 
-from dataclasses import replace
+import json
+from typing import Any
 
 from sparkwright.common.hardware import GIB, HARDWARE
-from sparkwright.machine.host.survey import Survey, parse_survey
+from sparkwright.machine.host.survey import Survey
 from sparkwright.machine.preflight.preflight import Requirements
 
-# What the script prints on a DGX Spark; nvidia-smi, os-release and sizes as reported for one.
-SPARK = """\
-@@arch
-aarch64
-@@kernel
-release 6.11.0-1016-nvidia
-line BOOT_IMAGE=/boot/vmlinuz-6.11.0-1016-nvidia root=UUID=1 ro quiet
-handover 0
-pools
-@@os
-ubuntu 24.04
-Ubuntu 24.04.3 LTS
-@@gpu
-NVIDIA GB10, 580.126.09, [N/A]
-@@memory
-127601452
-@@disk
-/dev/nvme0n1p2   3000000000000
-/dev/nvme0n1p2   3000000000000
-@@docker
-28.5.1
-overlay2
-@@systemd
-running
-@@clock
-1763683200
-@@image
-@@weights
-0
-@@ports
-"""
 NOW = 1763683200
+# The part `machine` of a DGX Spark; nvidia-smi, os-release and sizes as reported for one.
+SPARK: dict[str, Any] = {
+    "arch": "aarch64",
+    "kernel": {
+        "release": "6.11.0-1016-nvidia",
+        "command_line": "BOOT_IMAGE=/boot/vmlinuz-6.11.0-1016-nvidia root=UUID=1 ro quiet",
+        "handover": 0,
+        "pools": False,
+    },
+    "os": "ubuntu 24.04",
+    "os_name": "Ubuntu 24.04.3 LTS",
+    "gpu": "NVIDIA GB10",
+    "driver": "580.126.09",
+    "gpu_memory": None,
+    "memory": 127601452 * 1024,
+    "root_device": "/dev/nvme0n1p2",
+    "root_free": 3_000_000_000_000,
+    "docker_device": "/dev/nvme0n1p2",
+    "docker_free": 3_000_000_000_000,
+    "docker": "28.5.1",
+    "docker_driver": "overlay2",
+    "systemd": "running",
+    "failed_units": [],
+    "clock": NOW,
+    "image": None,
+    "weights": 0,
+}
 WANTED = Requirements(
     hardware=HARDWARE["gb10"],
     driver_minimum=580,
@@ -48,24 +45,38 @@ WANTED = Requirements(
     ports=(8000, 18001),
     clock_tolerance=60,
 )
-FIT = parse_survey(SPARK.splitlines())
 IMAGE = "sha256:" + "1" * 64
 
 
-def machine(arch: str, smi: str, memory: float) -> Survey:
-    """A machine with so many GiB, whose nvidia-smi says so of its GPUs."""
-    text = SPARK.replace("aarch64", arch).replace("NVIDIA GB10, 580.126.09, [N/A]", smi)
-    return replace(parse_survey(text.splitlines()), memory=int(memory * GIB))
+def survey(**changes: Any) -> Survey:
+    """A Spark whose part `machine` says something else."""
+    return Survey.model_validate_json(json.dumps(SPARK | changes))
 
 
+def pro(edition: str, memory: float) -> Survey:
+    return machine("x86_64", f"NVIDIA RTX PRO 6000 Blackwell {edition}", 97887, memory)
+
+
+def machine(arch: str, gpu: str, mib: int | None, memory: float) -> Survey:
+    """A machine with a GPU of so many MiB of its own, and so many GiB."""
+    own = mib and mib << 20
+    return survey(arch=arch, gpu=gpu, gpu_memory=own, memory=int(memory * GIB))
+
+
+FIT = survey()
 # As nvidia-smi prints them; MemTotal of the 64 GB Spark is inferred, by
 # sparkwright/common/hardware.py.
-PRO = "NVIDIA RTX PRO 6000 Blackwell {}, 580.126.09, 97887"
-LAPTOP = "NVIDIA GeForce RTX 5090 Laptop GPU, 580.126.09, 24463"
+LAPTOP = machine("x86_64", "NVIDIA GeForce RTX 5090 Laptop GPU", 24463, 62)
 MACHINES = {
-    "Spark of 64 GB": ("gb10-64gb", machine("aarch64", "NVIDIA GB10, 580.126.09, [N/A]", 57.7)),
-    "workstation": ("rtx-pro-6000", machine("x86_64", PRO.format("Workstation Edition"), 62)),
-    "Max-Q": ("rtx-pro-6000", machine("x86_64", PRO.format("Max-Q Workstation Edition"), 125)),
-    "server": ("rtx-pro-6000", machine("x86_64", PRO.format("Server Edition"), 503)),
-    "5090": ("rtx-5090", machine("x86_64", "NVIDIA GeForce RTX 5090, 580.126.09, 32607", 31)),
+    "Spark of 64 GB": ("gb10-64gb", machine("aarch64", "NVIDIA GB10", None, 57.7)),
+    "workstation": (
+        "rtx-pro-6000",
+        pro("Workstation Edition", 62),
+    ),
+    "Max-Q": (
+        "rtx-pro-6000",
+        pro("Max-Q Workstation Edition", 125),
+    ),
+    "server": ("rtx-pro-6000", pro("Server Edition", 503)),
+    "5090": ("rtx-5090", machine("x86_64", "NVIDIA GeForce RTX 5090", 32607, 31)),
 }

@@ -1,33 +1,36 @@
 """What listens on a Spark, and whatever it says of itself."""
 
+import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from host.state import sockets
 from sparkwright.common.placed import Place
 from sparkwright.declared.recipe.loader import load_recipe
-from sparkwright.insight.doctor.facts import Listeners
 from sparkwright.insight.doctor.listeners import (
     DISGUISED,
+    LISTENING,
     Listening,
+    Process,
     Socket,
     astray,
     judged,
-    listeners_script,
     others,
-    parse_listeners,
     unguarded,
 )
 from sparkwright.insight.doctor.report import probed
 from sparkwright.plan.release.command import docker_run, environment
 from sparkwright.plan.release.guard import ALONE, PAIR, guard_files
+from sparkwright.plan.release.programs import state_program
+from sparkwright.run.answers import RUN
 from sparkwright.run.spark import Declared
 from tests.clock import patience
 from tests.makers.release import numbered
-from tests.unit.driven import fake_host
 
 ENGINE = "f2a2905980e2"
 GUARDED, LOOSE = f"/{ALONE}/docker-{ENGINE}.scope", f"/system.slice/docker-{ENGINE}.scope"
@@ -38,8 +41,10 @@ MAY = Declared(doors=(8000, 8002), fabric=("192.168.100.11", "192.168.101.11"))
 
 def one(program: str, address: str, port: int, group: str, protocol: str = "tcp") -> Listening:
     """Return what a Spark with one socket and one engine has."""
-    programs = (program,) if program else ()
-    return Listening((Socket(protocol, address, port, programs, (group,)),), (ENGINE,))
+    process = Process(pid=7, command=program, cgroup=group)
+    holders = (process,) if program else ()
+    socket = Socket(kind=protocol, address=address, port=port, processes=holders)
+    return Listening(sockets=(socket,), engines=(ENGINE,))
 
 
 def kind(found: Listening) -> str:
@@ -124,55 +129,53 @@ def test_an_owners_own_service_is_named_and_no_fault() -> None:
         assert others(one(program, "*", 8053, f"{SYSTEM}/{program}.service"), MAY)
 
 
-LOOPBACK = ["127.0.1.1", "[::1]", "[::ffff:127.0.0.1]", "127.0.0.1%lo"]
+LOOPBACK = ["127.0.1.1", "::1", "::ffff:127.0.0.1"]
 
 
-@pytest.mark.parametrize(
-    "address", [*LOOPBACK, "*", "10.0.0.5", "[fe80::1]%enP7s7", "[::ffff:10.0.0.5]", "x"]
-)
+@pytest.mark.parametrize("address", [*LOOPBACK, "*", "10.0.0.5", "fe80::1", "::ffff:10.0.0.5", "x"])
 def test_what_is_loopback(address: str) -> None:
     assert kind(one("vllm", address, 18299, LOOSE)) == ("ours" if address in LOOPBACK else "astray")
 
 
+def listening(*sockets: dict[str, Any]) -> Listening:
+    """Return what a Spark with one engine has, by what a program there says."""
+    known = {"sockets": sockets, "engines": [ENGINE]}
+    return LISTENING.value(json.dumps({"known": known}))
+
+
+def socket(port: int, **process: Any) -> dict[str, Any]:
+    return {"kind": "tcp", "address": "0.0.0.0", "port": port, "processes": [process]}
+
+
 def test_what_the_doctor_and_drift_say() -> None:
-    """Of what the fact reads on a Spark."""
-    sockets = 'tcp LISTEN 0 9 0.0.0.0:36003 0.0.0.0:* users:(("vllm",pid=7,fd=4))'
-    owner = 'tcp LISTEN 0 9 0.0.0.0:8888 0.0.0.0:* users:(("jupyter-lab",pid=8,fd=4))'
-    groups = ("@@groups", f"7 {LOOSE}", "8 /user.slice", "@@engines", ENGINE)
-    spark = fake_host({"ss -Hltnup": ["@@sockets", sockets, owner, *groups]})
-    with spark.current() as host:
-        listening = host.get_fact(Listeners)
-    assert astray(listening, MAY) == ["vllm on * port 36003/tcp"]
-    assert unguarded(listening) == [LOOSE]
-    assert others(listening, MAY) == ["jupyter-lab on * port 8888/tcp"]
-    said = probed("listener", astray(listening, MAY)[0])
+    found = listening(
+        socket(36003, pid=7, command="vllm", cgroup=LOOSE),
+        socket(8888, pid=8, command="jupyter-lab", cgroup="/user.slice"),
+    )
+    assert astray(found, MAY) == ["vllm on * port 36003/tcp"]
+    assert unguarded(found) == [LOOSE]
+    assert others(found, MAY) == ["jupyter-lab on * port 8888/tcp"]
+    said = probed("listener", astray(found, MAY)[0])
     assert (said.name, said.evidence) == ("listener", "vllm on * port 36003/tcp")
 
 
-# 15 characters, as the kernel keeps them; no line feed here, which ends a line of ss.
-NAMES = st.text(
-    st.characters(min_codepoint=1, max_codepoint=126, exclude_characters="\n"), max_size=15
-)
+# 15 characters, as the kernel keeps them.
+NAMES = st.text(st.characters(min_codepoint=1, max_codepoint=126), max_size=15)
 
 
 @given(NAMES)
 def test_no_name_of_a_process_hides_an_engine(name: str) -> None:
     """As ss prints it: the name as it is, between quotes."""
-    lines = [
-        "@@sockets",
-        f'tcp LISTEN 0 4096 0.0.0.0:36003 0.0.0.0:* users:(("{name}",pid=77,fd=4))',
-        *("@@groups", "1 /init.scope", f"77 {LOOSE}", "@@engines", ENGINE),
-    ]
-    found = parse_listeners(lines)
-    assert [each.kind for each in judged(found, MAY)] == ["astray"]
-
-
-@given(st.lists(st.text(max_size=200), max_size=20))
-def test_whatever_ss_says_is_read_or_refused(lines: list[str]) -> None:
-    try:
-        parse_listeners(["@@sockets", *lines, "@@groups", "@@engines"])
-    except ValueError:
-        return
+    line = f'tcp LISTEN 0 4096 0.0.0.0:36003 0.0.0.0:* users:(("{name}",pid=77,fd=4))'
+    held = {1: {"command": "systemd", "cgroup": "/init.scope"}}
+    held |= {77: {"command": name.strip(), "cgroup": LOOSE}}
+    nobody = {"command": "", "cgroup": ""}
+    with pytest.MonkeyPatch.context() as patch:
+        # The very function, without what it remembers.
+        patch.setattr(sockets, "lines", lambda *_: line.splitlines())
+        patch.setattr(sockets, "process", lambda pid: {"pid": pid, **held.get(pid, nobody)})
+        found = listening(*sockets.listening.__wrapped__())  # type: ignore[attr-defined]
+    assert "astray" in [each.kind for each in judged(found, MAY)]
 
 
 _LISTENER = """
@@ -189,7 +192,7 @@ with socket.create_server(("127.0.0.1", 0)) as server:
     [("jupyter lab", "jupyter lab"), ('x",pid=1,fd=3)', DISGUISED), ("a\n@@engines\nb", DISGUISED)],
 )
 def test_a_real_process_by_any_name(name: str, shown: str) -> None:
-    """Runs the very script, with the real ss."""
+    """Runs the very program, with the real ss."""
     with subprocess.Popen(
         [sys.executable, "-c", _LISTENER, name],
         stdin=subprocess.PIPE,
@@ -198,17 +201,19 @@ def test_a_real_process_by_any_name(name: str, shown: str) -> None:
     ) as process:
         assert process.stdout
         port = int(process.stdout.readline())
+        program = state_program(frozenset({LISTENING.model.part}))
         said = subprocess.run(
-            ["sh", "-c", listeners_script()],
+            ["sh", "-c", RUN],
+            input=f"{program}\n[{LISTENING.key}]\n",
             capture_output=True,
             text=True,
             check=True,
             timeout=patience(),
         ).stdout
         process.communicate("")
-    found = parse_listeners(said.splitlines())
+    found = LISTENING.value(said)
     (own,) = (each for each in found.sockets if each.port == port and each.is_loopback)
-    assert own.programs == (shown,)
+    assert shown in own.programs
 
 
 def test_one_sparks_processes_meet_on_loopback() -> None:

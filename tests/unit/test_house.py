@@ -43,7 +43,7 @@ def test_what_texts_name_is_there() -> None:
         for path in (*_modules(), *pages, *HOST.rglob("*.service"))
         for name in named.findall(path.read_text())
     }
-    assert len(names) > 30
+    assert len(names) > 20
     assert {name: by for name, by in names.items() if not (PROJECT / name).exists()} == {}
 
 

@@ -7,14 +7,8 @@ from pathlib import Path
 def replace(path: Path, text: str, *, durable: bool = False) -> None:
     """Give a file this text.
 
-    A full disk may still have room in the old file: it is then written in place.
-
-    Args:
-        path: the file, which need not exist.
-        durable: on return, the text outlasts a loss of power.
-
-    Raises:
-        OSError: the text could not be written.
+    A full disk may still have room in the old file: it is then written in place. A durable text
+    outlasts a loss of power, on return.
     """
     new = path.with_name(f"{path.name}.new")
     try:

@@ -6,10 +6,7 @@ import argparse
 def words(description: str | None, *names: str, rest: str = "") -> list[str]:
     """Return the words after a program's name; end with its description for --help.
 
-    Args:
-        description: of the program; its module's docstring.
-        names: what each word stands for.
-        rest: what any number of further words stand for; "" for none.
+    `names` say what the words stand for, and `rest` what any number of further ones do.
     """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter

@@ -16,9 +16,7 @@ class JobError(Exception):
 class Progress:
     """Keeps a file {"phase", "done", "total", "message"} up to date while a job runs.
 
-    Args:
-        path: the file.
-        measure: returns phase, bytes done and bytes in total; called from another thread.
+    `measure`, called from another thread, returns phase, bytes done and bytes in total.
     """
 
     def __init__(self, path: Path, measure: Callable[[], tuple[str, int, int]]) -> None:

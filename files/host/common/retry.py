@@ -18,11 +18,7 @@ ENOUGH = 256 * 1024
 
 
 class RetryableError(Exception):
-    """A failed try that another may mend: a sentence without its full stop.
-
-    Args:
-        wait: seconds to wait at least.
-    """
+    """A failed try that another may mend, after `wait` seconds: a sentence without full stop."""
 
     def __init__(self, reason: str, wait: int = 0) -> None:
         super().__init__(reason)
@@ -35,21 +31,20 @@ def retry(
     progress: Progress,
     what: str,
     remedy: str = "try later",
-    delays: Sequence[float] | None = None,
+    delays: Sequence[float] = (),
 ) -> None:
     """Try until it works; give up after some tries in a row that brought next to nothing.
 
     Args:
-        attempt: raises RetryableError where another try may help.
-        brought: bytes that have come so far, and were kept.
-        what: what the journal calls it.
-        remedy: ends the sentence when all tries have failed.
-        delays: seconds before each further try, until the tries have brought ENOUGH new bytes.
+        brought: Returns the bytes that have come so far, and were kept.
+        what: What the journal calls it.
+        remedy: Ends the sentence when all tries have failed.
+        delays: Seconds before each further try, until the tries have brought ENOUGH new bytes.
 
     Raises:
         JobError: enough tries have failed, or one of them raised it.
     """
-    delays = DELAYS if delays is None else delays
+    delays = delays or DELAYS
     tries, most = 0, brought()
     while True:
         try:

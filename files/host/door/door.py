@@ -7,9 +7,6 @@ hold                 no engine gets a new request, until one is preferred or the
 busy RELEASE         print how many requests are in flight at it
 forget RELEASE       it is no longer known; what it has in flight goes on
 engines              print what is known, the preferred first, a line each
-names                print whose keys are used: NAME, requests since a reload, those in flight,
-                     those that were held
-held                 print how many requests wait for an engine; and were given up since a reload
 
 For the door's unit: `prepare` before its start, `sync` after it, `reload PID` for its reload.
 For a deploy: `sync` writes missing files; `compare FOLDER` sees whether a key that opens the door
@@ -222,11 +219,6 @@ def main(arguments: Sequence[str]) -> int:
         case [root, "engines"]:
             for release in Door(Path(root)).engines():
                 print(release)
-        case [root, "names"]:
-            for name, counts in Door(Path(root)).names().items():
-                print(name, *counts)
-        case [root, "held"]:
-            print(*Door(Path(root)).held())
         case [root, "hold" | "prepare" | "sync" as command]:
             getattr(Door(Path(root)), command)()
         case [root, "compare", folder]:

@@ -8,7 +8,7 @@ from typing import Any
 from host.door.door import Door
 from host.door.haproxy import DoorError
 from host.state.placed import unit_states
-from host.state.readers import lines, once, run, text
+from host.state.readers import lines, names, once, run, text
 from host.state.sockets import listening
 
 _STRAY = "haproxy.service"
@@ -69,3 +69,22 @@ def taken(port: int, unit: str) -> list[str]:
         if each["cgroup"].rpartition("/")[2] != unit
     }
     return [f"{found[pid]} (pid {pid})" for pid in sorted(found)]
+
+
+def issued(root: str) -> dict[str, bool]:
+    """Tell what a site has issued to the doors of a host, the gateway's among them.
+
+    That is keys, and certificates of the site's own authority.
+    """
+    seats = [f"{root}/door/seats/{name}" for name in names(f"{root}/door/seats")]
+    folders = [f"{root}/door", *seats, f"{root}/gateway/door"]
+    return {
+        "keys": any(text(f"{folder}/keys", 1) for folder in folders),
+        "certificate": any(_is_of_a_site(f"{folder}/certificate.pem") for folder in folders),
+    }
+
+
+def _is_of_a_site(path: str) -> bool:
+    if text(path, 1) is None:
+        return False
+    return "Sparkwright: " in run("openssl", "x509", "-noout", "-issuer", "-in", path).stdout

@@ -1,4 +1,4 @@
-"""The engines of a seat: their units, which of them is to serve, and what one of them answers."""
+"""The engines of a seat: their units, which is to serve, what one answers, and what has served."""
 
 import json
 import os
@@ -42,6 +42,17 @@ def read(
         "preferred": _preferred(root),
         "models": models,
         "completion": completion,
+    }
+
+
+def history(root: str) -> dict[str, Any]:
+    """Return the releases in the order in which they came to serve; those there, and to come."""
+    lines = (text(f"{root}/state/history") or "").splitlines()
+    return {
+        "served": [words[1] for words in map(str.split, lines) if len(words) == 2],
+        "current": current(root),
+        "installed": names(f"{root}/releases"),
+        "under_way": [*filter(owner(root), switches())],
     }
 
 

@@ -14,54 +14,37 @@ _RULE = re.compile(r"ufw (?P<text>.*?)(?: comment '(?:sparkwright (?P<purpose>\w
 _RULES = ("/etc/ufw/user.rules", "/etc/ufw/user6.rules")
 _SESSION = re.compile(r"(?:^|\0)SSH_CONNECTION=[^\0]* (\d+)(?:\0|$)")
 _PARENT = re.compile(r"(?m)^PPid:\s*(\d+)")
+_UNITS = ("ufw.service", "ssh.socket", "firewalld.service")
+_PROPERTIES = "ActiveState,Listen,UnitFileState"
 _LISTEN = re.compile(r":(\d+) \(Stream\)")
 
 
 def read(root: str) -> dict[str, Any]:
     """Return the firewall; `active` is None where that is unknown."""
-    status, units = _status(), _units()
-    firewalld = "ActiveState=active" in units.get("firewalld.service", "")
+    status = _status()
+    shown = run("systemctl", "show", f"--property={_PROPERTIES}", *_UNITS).stdout.split("\n\n")
+    ufw, ssh, firewalld = [*shown, "", ""][: len(_UNITS)]
+    is_on = re.search(r"(?im)^ENABLED=yes$", text("/etc/ufw/ufw.conf") or "") is not None
     return {
         "installed": status is not None,
         "active": {"Status: active": True, "Status: inactive": False, None: False}.get(status),
-        "at_boot": _at_boot(),
+        "at_boot": is_on and "UnitFileState=enabled" in ufw,
         "status": status or "",
         "rules": list(_rules()),
-        "ssh": sorted({*_ssh_ports(units.get("ssh.socket", ""))}),
+        "ssh": sorted({*_ssh_ports(ssh)}),
         "turned_on": (text(f"{root}/state/firewall") or "").strip() == "on",
-        "other": "firewalld" if firewalld else None,
+        "other": "firewalld" if "ActiveState=active" in firewalld else None,
         "published": list(_published()),
     }
 
 
-def _at_boot() -> bool:
-    has = _has("/etc/ufw/ufw.conf", "ENABLED=yes")
-    return has and "enabled" in lines("systemctl", "is-enabled", "ufw.service")
-
-
-def _has(path: str, line: str) -> bool:
-    return re.search(rf"(?im)^{line}$", text(path) or "") is not None
-
-
 def _status() -> str | None:
-    """Return the first line of `ufw status`, or its error; None without ufw.
-
-    ufw is a program of Python, which takes a tenth of a second: its chains are looked for as it
-    does (backend_iptables.py, get_status), and it is asked only where it would fail.
-    """
-    if run("sh", "-c", "command -v ufw").returncode != 0:
-        return None
-    six = os.path.exists("/proc/sys/net/ipv6") and _has("/etc/default/ufw", "ipv6=.*yes.*")
-    for way in ("input", "output", "forward"):
-        if run("iptables", "-L", f"ufw-user-{way}", "-n").returncode != 0:
-            return "Status: inactive"
-        if six and run("ip6tables", "-L", f"ufw6-user-{way}", "-n").returncode != 0:
-            break
-    else:
-        return "Status: active"
+    """Return the first line of `ufw status`, or its error; None without ufw."""
     done = run("ufw", "status")
     # It may print warnings before its status.
     said = f"{done.stdout}\n{done.stderr}".strip().splitlines()
+    if done.returncode == 127 and not said:
+        return None
     return next((line for line in said if line.startswith("Status: ")), said[0] if said else "")
 
 
@@ -73,12 +56,6 @@ def _rules() -> Iterator[dict[str, str | None]]:
             for line in lines("ufw", "show", "added")
             if (match := _RULE.fullmatch(line.strip()))
         )
-
-
-def _units() -> dict[str, str]:
-    asked = ("ssh.socket", "firewalld.service")
-    shown = run("systemctl", "show", "--property=Id,ActiveState,Listen", *asked).stdout
-    return dict(zip(asked, shown.split("\n\n"), strict=False))
 
 
 def _ssh_ports(unit: str) -> Iterator[int]:

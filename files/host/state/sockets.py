@@ -6,6 +6,8 @@ from typing import Any
 from host.state.readers import lines, once, word
 
 _PID = re.compile(r"pid=(\d+)")
+# Whose name has a line feed, which ends a line of ss's before the process' id.
+_HIDDEN = {"pid": 0, "command": "\n", "cgroup": ""}
 
 
 @once
@@ -18,12 +20,13 @@ def listening() -> list[dict[str, Any]]:
             continue
         address, _, port = fields[4].rpartition(":")
         pids = sorted({int(pid) for pid in _PID.findall(line)})
+        processes = [process(pid) for pid in pids]
         found.append(
             {
                 "kind": fields[0],
                 "address": address.partition("%")[0].strip("[]"),
                 "port": int(port) if port.isdecimal() else 0,
-                "processes": [process(pid) for pid in pids],
+                "processes": processes or [_HIDDEN] * (len(fields) > 6),
             }
         )
     return found

@@ -18,7 +18,17 @@ from typing import Any
 PATIENCE = 30.0
 MOST = 8 << 20
 # The parts that a person sees, in this order: those that need no more than the root folder.
-SHOWN: tuple[str, ...] = ("door", "engines", "firewall", "history", "memory")
+SHOWN: tuple[str, ...] = (
+    "door",
+    "engines",
+    "engines.history",
+    "exporter",
+    "firewall",
+    "listeners",
+    "running",
+    "status",
+    "switch.memory",
+)
 
 # What others take for the end of a line, as JSON may have it in texts.
 _LINES = {end: f"\\u{end:04x}" for end in (0x85, 0x2028, 0x2029)}

@@ -1,9 +1,12 @@
-"""The switch to a release: its unit, its report, and what the engine logs meanwhile."""
+"""The switch to a release: its course, and the memory that it needs and finds."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
-from host.state.readers import run, text
+from host.state import gpu
+from host.state.engines import current, engines
+from host.state.readers import meminfo, run, text
 
 # Characters of a line of the log, and lines of one reading.
 _LINE, _LINES = 4000, 5000
@@ -35,3 +38,37 @@ def _log(unit: str, since: str, cursor: str | None) -> list[str]:
     start = f"--after-cursor={cursor}" if cursor else f"--since={since}"
     words = ("journalctl", "--quiet", "--output=cat", "--show-cursor", f"--unit={unit}", start)
     return run(*words).stdout.splitlines()
+
+
+def memory(root: str, release: str = "", others: Sequence[str] = ()) -> dict[str, Any]:
+    """Return bytes; of an engine None where nothing says how many it takes.
+
+    Args:
+        root: The folder of the seat of `release`.
+        others: The folders of the Spark's other seats.
+    """
+    found, best = meminfo(), gpu.read()["gpu"]
+    beside = [(place, own) for place in others if (own := current(place))]
+    taken = {own: _size(place, own) or 0 for place, own in beside}
+    units = engines()
+    runs = [own for own in taken if units.get(own, {}).get("active") == "active"]
+    return {
+        "total": found["MemTotal"],
+        "available": found["MemAvailable"],
+        # It lies in no area that CmaTotal counts, and its free pages are in CmaFree
+        # (NVIDIA/NV-Kernels#590; MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259).
+        "handover": max(0, found.get("CmaFree", 0) - found.get("CmaTotal", 0)),
+        "gpu_free": best and best["memory_free"],
+        "engine": _size(root, release),
+        "beside": sum(taken.values()),
+        "reserved": sum(size for own, size in taken.items() if own not in runs),
+    }
+
+
+def _size(place: str, release: str) -> int | None:
+    """Return the bytes of an engine that the orders of its last switch contain."""
+    try:
+        size = json.loads(text(f"{place}/manifests/switch@{release}.json") or "{}")["engine"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return size if isinstance(size, int) and size > 0 else None

@@ -9,7 +9,6 @@ import fcntl
 import json
 import platform
 import shutil
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from huggingface_hub import constants, hf_hub_download
 
-from sparkwright.artifacts.bundle.downloads import download_wheels, fetch_image
+from sparkwright.artifacts.bundle.downloads import download_wheels, fetch_image, say
 from sparkwright.artifacts.bundle.packages import download_packages, ubuntu_sources
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
@@ -79,13 +78,13 @@ def fill(folder: Path, inventory: Path, hub: Hub, apt: Sequence[str] = ()) -> st
             _fetch_weights(locked, hub, folder)
         images = _fetch_images(folder, recipes, lock)
         architectures = _architectures(fleet)
-        _say("wheels: for Python 3.12 and 3.13, on " + " and ".join(architectures))
+        say("wheels: for Python 3.12 and 3.13, on " + " and ".join(architectures))
         for subject in ("artifacts/weights", *(["door/gateway"] if fleet.gateway else [])):
             requirements = HOST_FILES / subject / "requirements.txt"
             download_wheels(requirements, architectures, folder / WHEELS)
         for name in map(registry_architecture, architectures):
             sources = list(apt) or ubuntu_sources(name)
-            download_packages(INSTALLED, name, sources, folder / PACKAGES / name, _say)
+            download_packages(INSTALLED, name, sources, folder / PACKAGES / name)
         index = _index(folder, lock, images)
     size = sum(file.size for file in index.files.values())
     return (
@@ -128,7 +127,7 @@ def _check_space(folder: Path, lock: Lock) -> None:
     layers = sum(each.size for each in lock.images.values())
     there = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     free = shutil.disk_usage(folder).free
-    _say(
+    say(
         f"{folder}: {size_text(weights)} of weights, {size_text(layers)} of images, up to "
         f"{size_text(_REST)} of wheels and packages; {size_text(there)} are there, "
         f"{size_text(free)} free"
@@ -140,7 +139,7 @@ def _check_space(folder: Path, lock: Lock) -> None:
 
 def _fetch_weights(locked: CheckpointLock, hub: Hub, folder: Path) -> None:
     """Download a checkpoint by huggingface_hub; its hashes are compared when the index is made."""
-    _say(f"weights of {locked.repo}: {size_text(locked.size)}")
+    say(f"weights of {locked.repo}: {size_text(locked.size)}")
     # With telemetry the library contacts the public hub, whatever the endpoint.
     constants.HF_HUB_DISABLE_TELEMETRY = True
     place, token = folder / checkpoint_folder(locked), hub.token() or False
@@ -170,7 +169,7 @@ def _fetch_images(folder: Path, recipes: Sequence[Recipe], lock: Lock) -> dict[s
         if not image or image.top != digest or not _has_all(folder / IMAGES, image.blobs):
             arch = HARDWARE[recipe.hardware[0]].arch or platform.machine()
             reference = f"{repository(recipe.base_image)}@{digest}"
-            image = fetch_image(reference, arch, folder / IMAGES, _say)
+            image = fetch_image(reference, arch, folder / IMAGES)
         found[key] = image
     return found
 
@@ -181,7 +180,7 @@ def _has_all(folder: Path, paths: Iterable[str]) -> bool:
 
 def _index(folder: Path, lock: Lock, images: dict[str, BundledImage]) -> BundleIndex:
     """Hash what the bundle consists of, write its index, and return that."""
-    _say(f"{folder}: computing the digest of each file")
+    say(f"{folder}: computing the digest of each file")
     expected: dict[str, LockedFile | None] = {
         f"{checkpoint_folder(locked)}/{path}": file
         for locked in lock.checkpoints.values()
@@ -212,7 +211,3 @@ def _index(folder: Path, lock: Lock, images: dict[str, BundledImage]) -> BundleI
 def _git_hash(path: Path, size: int) -> str:
     """Return the hash by which git names a small file, which no weights have."""
     return sha1(b"blob %d\0" % size + path.read_bytes()).hexdigest() if size < _SMALL else ""
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from sparkwright.common.errors import PlanError
@@ -25,9 +25,12 @@ _PYTHONS = ("3.12", "3.13")
 _GLIBC = range(5, 40)
 
 
-def fetch_image(
-    reference: str, arch: str, folder: Path, say: Callable[[str], None]
-) -> BundledImage:
+def say(line: str) -> None:
+    """Tell a person how far it is."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def fetch_image(reference: str, arch: str, folder: Path) -> BundledImage:
     """Download the parts of an image into a folder, except those that are there.
 
     This needs no Docker, and the image may be for another processor (`arch`, as ``uname -m`` prints

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote
 
+from sparkwright.artifacts.bundle.downloads import say
 from sparkwright.common.errors import PlanError
 from sparkwright.plan.release.bundle import file_hash
 from sparkwright.plan.release.lock import inside
@@ -51,7 +52,6 @@ def download_packages(
     architecture: str,
     sources: Sequence[str],
     folder: Path,
-    say: Callable[[str], None],
 ) -> None:
     """Download packages, and all that they need, with the signed lists of their archives.
 

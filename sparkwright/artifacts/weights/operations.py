@@ -3,7 +3,7 @@
 from collections.abc import Generator, Iterable, Mapping, Sequence
 
 from pyinfra import host
-from pyinfra.api import FunctionCommand, Host, QuoteString, State, StringCommand, operation
+from pyinfra.api import Host, QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.artifacts.jobs.operations import follow, put_manifest, reason, start
@@ -19,7 +19,7 @@ from sparkwright.artifacts.weights.weights import (
 from sparkwright.common.operations import differs, failing
 from sparkwright.common.part import Ask
 from sparkwright.common.terminal import plain
-from sparkwright.machine.host.operations.bundle import sent
+from sparkwright.machine.host.operations.bundle import send
 from sparkwright.plan.release.bundle import Bundle, checkpoint_folder
 from sparkwright.plan.release.lock import CheckpointLock, places
 from sparkwright.run.state import read, read_now
@@ -135,16 +135,15 @@ def _bring(
         hashed: Compare what an owner has brought by content, and not by size alone.
     """
 
-    def run(state: State, host: Host) -> bool:
-        files = read_now(host, ask_folders(root, [name])).folders[name].files
-        paths = [
+    def lacking(spark: Host) -> list[str]:
+        files = read_now(spark, ask_folders(root, [name])).folders[name].files
+        return [
             f"{checkpoint_folder(locked)}/{path}"
             for path, file in locked.files.items()
             if path not in files or files[path].size != file.size
         ]
-        return sent(host, bundle, paths, hashed=hashed)
 
-    yield FunctionCommand(run, (), {})
+    yield send(bundle, lacking, hashed=hashed)
     # Who copies from there is a user of its own.
     place = QuoteString(f"{root}/bundle")
     yield StringCommand("[ -L", place, "] || chmod a+rx", place)

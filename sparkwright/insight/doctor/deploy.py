@@ -1,5 +1,6 @@
 """The deploy that diagnoses a Spark, and changes nothing."""
 
+import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
@@ -11,14 +12,13 @@ from pyinfra.api.exceptions import PyinfraError
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import Hardware
 from sparkwright.common.local_file import write_file
-from sparkwright.common.operations import foresee, is_dry_run, is_first_pass, notice
+from sparkwright.common.operations import is_dry_run, is_first_pass, notice
 from sparkwright.declared.fleet.fabric_plan import FabricPlan
 from sparkwright.declared.recipe.advisories import warning
 from sparkwright.insight.doctor.checkup import Checkup
 from sparkwright.insight.doctor.diagnosis import diagnose
-from sparkwright.insight.doctor.facts import HostCheckup, Listeners
 from sparkwright.insight.doctor.issue_report import heading, section
-from sparkwright.insight.doctor.listeners import astray, others
+from sparkwright.insight.doctor.listeners import LISTENING, astray, others
 from sparkwright.insight.doctor.report import probed, report, state_of_link
 from sparkwright.network.fabric.check import is_in_force
 from sparkwright.network.fabric.link_check import link_findings, probes
@@ -26,8 +26,9 @@ from sparkwright.network.fabric.operations import read_fabric
 from sparkwright.plan.causes.cause import Diagnosis
 from sparkwright.plan.release.lock import lock_path, read_lock
 from sparkwright.run.spark import fleet_of
+from sparkwright.run.state import expect, read
 from sparkwright.run.survey import surveyed
-from sparkwright.run.target import Target, seats, target_of
+from sparkwright.run.target import Target, seats, target, target_of
 
 # The sections of the report of this run, by the place of their Spark and seat in the inventory.
 _sections: dict[tuple[int, str], list[str]] = {}
@@ -36,6 +37,7 @@ _sections: dict[tuple[int, str], list[str]] = {}
 @deploy("Doctor")
 def apply() -> None:
     """Name what ails the Spark; with `--data report=FILE` also in a report for an issue."""
+    expect(target().host, lambda: [LISTENING, *(Checkup.ask(root=own.place) for own in seats())])
     with surveyed():
         for own in seats():
             doctor(name="What ails it", own=own)
@@ -47,16 +49,12 @@ def doctor(own: Target) -> Generator[StringCommand]:
     if own.recipe and (advisory := warning(own.recipe)):
         notice(advisory, "yellow")
     plan, peer, hardware, root = own.fabric, own.peer, own.hardware, own.place
-    foresee(
-        lambda: host.get_fact(HostCheckup, root=root),
-        lambda: host.get_fact(Listeners),
-        lambda: read_fabric(peer, hardware, root) if plan and peer else None,
-    )
     checkup, diagnoses = None, list[Diagnosis]()
     try:
-        checkup = host.get_fact(HostCheckup, root=root)
+        checkup = read(host, Checkup.ask(root=root))
+        checkup = checkup.model_copy(update={"skew": checkup.clock - time.time()})
         link = _link(plan, hardware, peer, root) if plan and peer else []
-        listening, may = host.get_fact(Listeners), own.may_listen
+        listening, may = read(host, LISTENING), own.may_listen
         exposed = [probed("listener", socket) for socket in astray(listening, may)]
         diagnoses = diagnose(checkup, [*link, *exposed], _wanted(own))
     finally:

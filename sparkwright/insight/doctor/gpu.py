@@ -1,26 +1,26 @@
 """The present readings of a Spark's GPU, by nvidia-smi."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from math import isfinite
-
+from sparkwright.common.part import Bounded
 from sparkwright.plan.causes.thresholds import FAULT_BUSY, FAULT_MHZ, FAULT_WATTS
 
-_QUERY = "clocks.sm,power.draw,temperature.gpu,utilization.gpu,memory.used,memory.total"
-# The shell command whose output `parse_gpu` takes.
-GPU_COMMAND = f"nvidia-smi --query-gpu={_QUERY} --format=csv,noheader,nounits"
 
+class GpuReading(Bounded):
+    """The readings of nvidia-smi: MHz, W, °C, per cent, bytes; None for those that it lacks.
 
-@dataclass(frozen=True)
-class GpuReading:
-    """The readings of nvidia-smi: MHz, W, °C, per cent, bytes; None for those that it lacks."""
+    Attributes:
+        reasons: bits of its reasons for a low clock.
+    """
 
+    name: str
+    driver: str
     clock: float | None
     power: float | None
     temperature: float | None
     busy: float | None
     memory_used: int | None
+    memory_free: int | None
     memory_total: int | None
+    reasons: int | None
 
     @property
     def work(self) -> tuple[float, float, float] | None:
@@ -50,27 +50,3 @@ def has_power_fault(clock: float, power: float | None) -> bool:
     Where nvidia-smi has no reading of the power, the clock decides.
     """
     return clock <= FAULT_MHZ and (power is None or power <= FAULT_WATTS)
-
-
-def parse_gpu(lines: Sequence[str]) -> GpuReading | None:
-    """Return the GPU with the most memory: CUDA takes the fastest by default."""
-    # Without a driver nvidia-smi prints a sentence to standard output.
-    gpus = [
-        GpuReading(clock, power, temperature, busy, _bytes(used), _bytes(total))
-        for line in lines
-        if line.count(",") == _QUERY.count(",")
-        for clock, power, temperature, busy, used, total in [map(_number, line.split(","))]
-    ]
-    return max(gpus, key=lambda gpu: gpu.memory_total or 0) if gpus else None
-
-
-def _number(field: str) -> float | None:
-    try:
-        number = float(field)
-    except ValueError:
-        return None
-    return number if isfinite(number) else None
-
-
-def _bytes(mib: float | None) -> int | None:
-    return None if mib is None else int(mib) * 1024**2

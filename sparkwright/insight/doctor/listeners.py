@@ -1,12 +1,11 @@
 """The listeners of a Spark: which are ours, where they may listen, and whose the rest is."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
 from ipaddress import ip_address
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
-from sparkwright.common.host_output import sections, sections_script
+from sparkwright.common.part import Bounded, Part
 from sparkwright.common.ports import (
     EXPORTER_PORT,
     IMAGE_PORT,
@@ -16,7 +15,6 @@ from sparkwright.common.ports import (
 )
 from sparkwright.door.door import UNIT as DOOR
 from sparkwright.insight.monitoring.node_exporter import EXPORTER
-from sparkwright.machine.host.containers import ENGINES
 from sparkwright.plan.release.guard import ALONE, PAIR
 from sparkwright.run.spark import Declared
 
@@ -47,48 +45,72 @@ _SYSTEM: dict[str, tuple[int, ...]] = {
 
 # Stands for a program's name that has quotes, line feeds or the like: it can only be to mislead.
 DISGUISED = "a program that hides its name"
+_NAME = re.compile(r"[\w .:@/+-]*")
 
 
-@dataclass(frozen=True)
-class Socket:
+class Process(Bounded):
+    """A process that holds a socket.
+
+    Attributes:
+        command: its name, which it chooses itself, of at most 15 characters; "" once it has ended.
+        cgroup: its control group, such as /system.slice/ssh.service.
+    """
+
+    pid: int
+    command: str
+    cgroup: str
+
+
+class Socket(Bounded):
     """One socket that others can send to.
 
     Attributes:
-        protocol: tcp or udp.
-        address: it is bound to; `*` for all.
-        programs: names of the processes that hold it; none where the kernel does. Each process
-            chooses its own: `DISGUISED` stands for what is no name.
-        groups: their control groups, such as /system.slice/ssh.service.
+        kind: tcp or udp.
+        address: it is bound to.
+        processes: those that hold it; none where the kernel does.
     """
 
-    protocol: str
+    kind: str
     address: str
     port: int
-    programs: tuple[str, ...]
-    groups: tuple[str, ...]
+    processes: tuple[Process, ...]
 
     def __str__(self) -> str:
         who = "/".join(self.programs) or "the kernel"
-        return f"{who} on {self.address} port {self.port}/{self.protocol}"
+        address = "*" if self.address in ("0.0.0.0", "::") else self.address
+        return f"{who} on {address} port {self.port}/{self.kind}"
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The names of its processes; `DISGUISED` stands for what is no name."""
+        names = (each.command for each in self.processes)
+        return tuple(dict.fromkeys(each if _NAME.fullmatch(each) else DISGUISED for each in names))
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The control groups of its processes."""
+        return tuple(dict.fromkeys(each.cgroup for each in self.processes))
 
     @property
     def is_loopback(self) -> bool:
         """Tell whether only this machine reaches it."""
-        if self.address.endswith("%lo"):
-            return True
         try:
-            address = ip_address(re.sub(r"%.*|[\[\]]", "", self.address))
+            address = ip_address(self.address)
         except ValueError:
             return False
         return bool((getattr(address, "ipv4_mapped", None) or address).is_loopback)
 
 
-@dataclass(frozen=True)
-class Listening:
+class Listening(Part):
     """All sockets on a Spark, and the ids of our engines' containers that run."""
+
+    part: ClassVar = "listeners"
 
     sockets: tuple[Socket, ...]
     engines: tuple[str, ...]
+
+
+LISTENING = Listening.ask()
 
 
 class Judged(NamedTuple):
@@ -100,53 +122,6 @@ class Judged(NamedTuple):
 
     socket: Socket
     kind: Literal["ours", "astray", "system", "other"]
-
-
-def listeners_script() -> str:
-    """Return the POSIX shell script that reads all sockets; it only reads, and exits 0."""
-    parts = {
-        "sockets": "ss -Hltnup | grep -E '^(tcp|udp) '",
-        "groups": "ss -Hltnup | grep -o 'pid=[0-9]*' | cut -d= -f2 | sort -u | "
-        "while read -r pid; do echo \"$pid $(sed -n 's/^0:://p' /proc/$pid/cgroup)\"; done",
-        "engines": ENGINES,
-    }
-    return sections_script(parts)
-
-
-def parse_listeners(output: Iterable[str]) -> Listening:
-    """Return what the script's output lines describe.
-
-    Raises:
-        ValueError: a section is missing or malformed.
-    """
-    parts = sections(output)
-    try:
-        groups = dict(line.split(" ", 1) for line in parts["groups"] if " " in line)
-        lines = [line.split(None, 6) for line in parts["sockets"]]
-        return Listening(
-            sockets=tuple(_socket(fields, groups) for fields in lines if len(fields) > 5),
-            engines=tuple(filter(None, parts["engines"])),
-        )
-    except (KeyError, ValueError, IndexError) as error:
-        raise ValueError(f"what listens is unreadable: {error!r}") from error
-
-
-_HOLDER = r'\("([\w .:@/+-]*)",pid=(\d+),fd=\d+\)'
-_HOLDERS = re.compile(rf"(users:\({_HOLDER}(?:,{_HOLDER})*\))?")
-
-
-def _socket(fields: Sequence[str], groups: dict[str, str]) -> Socket:
-    address, _, port = fields[4].rpartition(":")
-    users = fields[6].strip() if len(fields) > 6 else ""
-    names = [name for name, _ in re.findall(_HOLDER, users)]
-    pids = re.findall(r"pid=(\d+)", users)
-    return Socket(
-        protocol=fields[0],
-        address="*" if address in ("0.0.0.0", "[::]", "*") else address,
-        port=int(port),
-        programs=tuple(dict.fromkeys(names)) if _HOLDERS.fullmatch(users) else (DISGUISED,),
-        groups=tuple(dict.fromkeys(groups.get(pid, "") for pid in pids)),
-    )
 
 
 def judged(listening: Listening, may: Declared) -> Iterator[Judged]:
@@ -187,12 +162,12 @@ def _unit_of(socket: Socket) -> str | None:
 def _may(socket: Socket, unit: str, may: Declared) -> bool:
     """Tell whether a socket of a unit of ours is on the list."""
     if unit in (DOOR, _SEAT_DOOR):
-        return socket.protocol == "tcp" and socket.port in may.doors
+        return socket.kind == "tcp" and socket.port in may.doors
     if unit == EXPORTER:
         return socket.is_loopback and socket.port == EXPORTER_PORT
     if unit in _GATEWAY:
         # The gateway's port is data of its own host, which is a Spark only by chance.
-        return socket.protocol == "tcp"
+        return socket.kind == "tcp"
     declared = socket.address in may.fabric and socket.port == _PORTS.get(unit)
     return socket.is_loopback or declared
 

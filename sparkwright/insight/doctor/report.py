@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
+from sparkwright.common.command_line import next_line
 from sparkwright.common.hardware import GIB
 from sparkwright.engine.phases import phase
 from sparkwright.insight.doctor.checkup import Checkup
 from sparkwright.network.fabric.state import FabricState
-from sparkwright.plan.causes.cause import APPLY, Diagnosis
+from sparkwright.plan.causes.cause import Diagnosis
 from sparkwright.plan.causes.log_causes import from_log, table
 
 # Causes that are shown in full; of the others only the names.
@@ -67,7 +68,7 @@ def _last_words(log: Sequence[str]) -> Sequence[str]:
 def _state(checkup: Checkup, recipe: str | None) -> str:
     unit = checkup.unit
     if checkup.release is None and recipe:
-        return f"{recipe} was not set up yet: {APPLY} does it"
+        return f"{recipe} was not set up yet: `{next_line('apply')}` does it"
     if checkup.release is None:
         return "this Spark is idle, nothing is to serve on it"
     if unit is None:

@@ -2,7 +2,8 @@
 
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from typing import Any
 
 import click
 from pyinfra import host, inventory, local, state
@@ -12,24 +13,19 @@ from pyinfra.api.exceptions import PyinfraError
 from sparkwright.common.command_line import next_line
 from sparkwright.common.difference import Difference, as_json, exit_status, line
 from sparkwright.common.errors import PlanError
-from sparkwright.common.facts import HostFact
 from sparkwright.common.operations import differs, look
+from sparkwright.common.part import Ask
 from sparkwright.common.terminal import plain
 from sparkwright.door.keys import has_keys, keys_path
-from sparkwright.insight.doctor.facts import Listeners
-from sparkwright.insight.doctor.listeners import astray, others, unguarded
-from sparkwright.insight.drift.drift import (
-    Running,
-    parse_running,
-    running_differences,
-    running_script,
-)
+from sparkwright.insight.doctor.listeners import LISTENING, astray, others, unguarded
+from sparkwright.insight.drift.drift import ask_running, running_differences
 from sparkwright.plan.release.guard import ALONE
 from sparkwright.plan.release.lock import lock_path, read_lock, unresolved
 from sparkwright.run.failures import why_silent
 from sparkwright.run.report import check_alone, tell_machines
 from sparkwright.run.session import check_is_run
 from sparkwright.run.spark import fleet_of
+from sparkwright.run.state import expect, read
 from sparkwright.run.survey import surveyed
 from sparkwright.run.target import Target, bad_input, target, target_of
 
@@ -42,13 +38,6 @@ _CONVERGES = "deploys/spark.py"
 _differences: dict[str, list[Difference]] = {}
 _unread: dict[str, str] = {}
 _others: dict[str, list[str]] = {}
-
-
-class WhatRuns(HostFact[Running]):
-    """The state of a Spark that no operation compares."""
-
-    command = staticmethod(running_script)
-    parse = staticmethod(parse_running)
 
 
 def apply() -> None:
@@ -101,12 +90,21 @@ def _check_declared() -> None:
         raise PlanError(*problems)
 
 
+def reads(own: Target) -> Iterator[Ask[Any]]:
+    """Yield what drift reads beside the steps of a run."""
+    yield LISTENING
+    for seat in own.seats:
+        yield ask_running(seat.place, seat.release)
+
+
 def _steps() -> None:
     """Call all operations that would converge the Spark, and compare what they do not."""
+    own = target()
+    expect(own.host, lambda: reads(own))
     with surveyed():
         local.include(_CONVERGES)
-        running(name="What runs", own=target())
-        listeners(name="Listeners", own=target())
+        running(name="What runs", own=own)
+        listeners(name="Listeners", own=own)
 
 
 @operation()
@@ -115,7 +113,7 @@ def running(own: Target) -> Generator[StringCommand]:
     known = [each.id for seat in own.seats if (each := seat.release)]
     for seat in own.seats:
         release = seat.release
-        found = host.get_fact(WhatRuns, root=seat.place, images=release.images if release else ())
+        found = read(host, ask_running(seat.place, release))
         # What is the Spark's own is compared once.
         limit = own.settings.gpu_clock_max_mhz
         for difference in running_differences(found, release, limit, known, not seat.seat):
@@ -126,7 +124,7 @@ def running(own: Target) -> Generator[StringCommand]:
 @operation()
 def listeners(own: Target) -> Generator[StringCommand]:
     """Record who listens beyond loopback, and should not."""
-    found = host.get_fact(Listeners)
+    found = read(host, LISTENING)
     for socket in astray(found, own.may_listen):
         differs("listeners", "only those on the list", socket)
     for group in unguarded(found):

@@ -1,18 +1,17 @@
-"""Drift that no operation detects: a script reads the state of a Spark, functions compare it."""
+"""Drift that no operation detects: what runs on a Spark, compared with what is declared."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from typing import ClassVar
 
 from sparkwright.common.difference import Difference
 from sparkwright.common.hardware import GIB
-from sparkwright.common.host_output import read_json, sections, sections_script
+from sparkwright.common.part import Ask, Bounded, Part
 from sparkwright.common.placed import PACKAGES
-from sparkwright.insight.doctor.gpu import GPU_COMMAND, GpuReading, gpu_lost, parse_gpu
-from sparkwright.machine.host.containers import ENGINES
-from sparkwright.machine.host.kernel import KERNEL_COMMAND, Kernel, parse_kernel
-from sparkwright.plan.release.command import container_arguments, environment, image_id
-from sparkwright.plan.release.release import Release, current_engine
+from sparkwright.insight.doctor.gpu import GpuReading, gpu_lost
+from sparkwright.machine.host.kernel import HANDOVER_LEAST, Kernel
+from sparkwright.plan.release.command import container_arguments, environment
+from sparkwright.plan.release.release import Release
 
 # Bits of `clocks_event_reasons.active` (NVML, nvmlClocksEventReasons) that hold the clock below
 # what load and power limit allow.
@@ -30,100 +29,44 @@ _HOLDS = {
 _OURS = "|".join(map(re.escape, PACKAGES))
 _PACKAGES = f"(lib)?nvidia-|cuda|linux-|docker|containerd|mlnx|doca|({_OURS})$"
 
-_LABEL = "sparkwright.release"
-_CONTAINER = (
-    f'{{{{index .Config.Labels "{_LABEL}"}}}}\t{{{{.Image}}}}\t'
-    "{{json .Config.Cmd}}\t{{json .Config.Env}}"
-)
 
-
-@dataclass(frozen=True)
-class RunningContainer:
+class RunningContainer(Bounded):
     """The running container of an engine.
 
     Attributes:
+        image: its id.
         arguments: the words after `vllm`.
         environment: `NAME=value` each, the image's own among them.
     """
 
     image: str
-    arguments: Sequence[str]
-    environment: Sequence[str]
+    arguments: tuple[str, ...]
+    environment: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Running:
+class Running(Part):
     """The state of a Spark that no operation compares.
 
     Attributes:
         containers: by release.
         image: id of the declared release's image; None where Docker has none.
-        holds: bits of nvidia-smi's reasons for a low GPU clock; None where it has none.
         held: packages that are held back.
         inside: output of nvidia-smi in the container of the current engine; "" where none runs.
     """
 
-    containers: Mapping[str, RunningContainer]
+    part: ClassVar = "running"
+
+    containers: dict[str, RunningContainer]
     image: str | None
-    holds: int | None
     held: tuple[str, ...]
     kernel: Kernel
     gpu: GpuReading | None
     inside: str
 
 
-def running_script(root: str, images: Sequence[str]) -> str:
-    """Return the POSIX shell script that reads `Running`; it exits 0.
-
-    Args:
-        images: the names of the image of the declared release; none on an idle Spark.
-    """
-    parts = {
-        "containers": f"{ENGINES} | xargs --no-run-if-empty docker inspect --format '{_CONTAINER}'",
-        "image": image_id(images) if images else "true",
-        "holds": "nvidia-smi --query-gpu=clocks_event_reasons.active,memory.total "
-        "--format=csv,noheader,nounits",
-        "held": "apt-mark showhold",
-        "kernel": KERNEL_COMMAND,
-        "gpu": GPU_COMMAND,
-        "inside": "systemctl is-active --quiet $unit && "
-        'docker exec "vllm-$release" nvidia-smi --list-gpus 2>&1',
-    }
-    return f"{current_engine(root)}\n{sections_script(parts)}"
-
-
-def parse_running(output: Iterable[str]) -> Running:
-    """Return what the script's output lines describe.
-
-    Raises:
-        ValueError: a section is missing or malformed.
-    """
-    parts = sections(output)
-    try:
-        bits = _of_largest(parts["holds"])
-        return Running(
-            containers=dict(map(_container, filter(None, parts["containers"]))),
-            image=next(iter(parts["image"]), None),
-            holds=int(bits, 16) if re.fullmatch(r"0x[0-9a-fA-F]+", bits) else None,
-            held=tuple(line.strip() for line in parts["held"] if line.strip()),
-            kernel=parse_kernel(parts["kernel"]),
-            gpu=parse_gpu(parts["gpu"]),
-            inside=" ".join(parts["inside"]),
-        )
-    except (KeyError, ValueError) as error:
-        raise ValueError(f"what runs is unreadable: {error!r} in {parts}") from error
-
-
-def _of_largest(lines: Iterable[str]) -> str:
-    """Return the reading of the GPU with the most memory, as `parse_gpu` does."""
-    gpus = [line.split(", ") for line in lines if line.count(", ") == 1]
-    largest = max(gpus, key=lambda gpu: int(gpu[1]) if gpu[1].isdecimal() else 0, default=[""])
-    return largest[0].strip()
-
-
-def _container(line: str) -> tuple[str, RunningContainer]:
-    release, image, arguments, variables = line.split("\t")
-    return release, RunningContainer(image, read_json(arguments) or (), read_json(variables) or ())
+def ask_running(place: str, release: Release | None) -> Ask[Running]:
+    """Return the ask for what runs in a seat, by its folder and the release that it should have."""
+    return Running.ask(root=place, images=list(release.images) if release else [])
 
 
 def running_differences(
@@ -156,8 +99,9 @@ def running_differences(
 
 def _of_spark(running: Running, clock_limit: int | None) -> Iterator[Difference]:
     """Yield the differences of the Spark itself, whatever it serves."""
+    held = (running.gpu and running.gpu.reasons) or 0
     for bit, reason in _HOLDS.items():
-        if (running.holds or 0) & bit:
+        if held & bit:
             yield Difference("GPU clock", "not held back", f"held back by {reason}")
     clock = running.gpu and running.gpu.clock
     if clock_limit and clock and clock > clock_limit:
@@ -171,7 +115,7 @@ def _of_spark(running: Running, clock_limit: int | None) -> Iterator[Difference]
 
 
 def _kernel_differences(kernel: Kernel) -> Iterator[Difference]:
-    if kernel.handover:
+    if kernel.handover >= HANDOVER_LEAST:
         yield Difference(
             f"kernel {kernel.release}, booted with `{kernel.command_line}`",
             "no memory kept for kexec handover (kho=off)",

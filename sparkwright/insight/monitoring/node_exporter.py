@@ -1,13 +1,9 @@
 """The node exporter of a Spark, and the units that tell of its GPU and engine."""
 
-import shlex
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from typing import ClassVar
 
-from sparkwright.common.host_output import MARK, sections
+from sparkwright.common.part import Part
 from sparkwright.common.ports import EXPORTER_PORT
-from sparkwright.machine.host.state import UnitState
-from sparkwright.machine.host.units import parse_units, units_script
 
 PACKAGE = "prometheus-node-exporter"
 EXPORTER = f"{PACKAGE}.service"
@@ -15,30 +11,6 @@ EXPORTER = f"{PACKAGE}.service"
 TIMER, SOCKET = "spark-metrics.timer", "fabric-metrics.socket"
 # Scrapes at once. Each that hangs keeps its place for ever: more of them get a 503 at once.
 _SCRAPES = 4
-
-
-@dataclass(frozen=True)
-class ExporterState:
-    """The node exporter of a Spark, and our units beside it.
-
-    Attributes:
-        listener: Another program that has the exporter's port; None without one.
-        installed: Its package is.
-        ours: We installed it, or nobody did.
-        units: Exporter, timer and socket, by name.
-    """
-
-    listener: str | None
-    installed: bool
-    ours: bool
-    units: Mapping[str, UnitState]
-
-    @property
-    def foreign(self) -> str | None:
-        """Whose exporter it is, for people, where it is to be left alone."""
-        if self.listener:
-            return f"port {EXPORTER_PORT} is held by {self.listener}"
-        return None if self.ours else f"{PACKAGE} was here before"
 
 
 def exporter_defaults(root: str) -> str:
@@ -58,33 +30,24 @@ def exporter_defaults(root: str) -> str:
     )
 
 
-def exporter_script(root: str, files: Mapping[str, Iterable[str]]) -> str:
-    """Return the POSIX shell script that reads the state; it exits 0."""
-    return f"""
-echo {MARK}listener
-for pid in $(ss -Hltnp 'sport = :{EXPORTER_PORT}' 2>/dev/null |
-  grep -o 'pid=[0-9]*' | cut -d= -f2 | sort -u); do
-  grep -qs '/{EXPORTER}$' /proc/$pid/cgroup || echo "$(cat /proc/$pid/comm) (pid $pid)"
-done
-echo {MARK}package
-dpkg-query --show --showformat='${{db:Status-Status}}\\n' {PACKAGE} 2>/dev/null
-grep -sx {PACKAGE} {shlex.quote(root)}/state/installed
-{units_script(files)}
-true"""
+class Exporter(Part):
+    """The node exporter of a Spark.
 
-
-def parse_exporter(output: Iterable[str]) -> ExporterState:
-    """Return the state that the script's output lines describe.
-
-    Raises:
-        ValueError: A section is missing.
+    Attributes:
+        holder: another program that has its port; None without one.
+        installed: its package is.
+        ours: we have installed it.
     """
-    found = sections(output)
-    listener, package = found["listener"], found["package"]
-    installed = "installed" in package
-    return ExporterState(
-        listener=listener[0] if listener else None,
-        installed=installed,
-        ours=not installed or PACKAGE in package,
-        units=parse_units(found, [name for name in found if "." in name]),
-    )
+
+    part: ClassVar = "exporter"
+
+    holder: str | None
+    installed: bool
+    ours: bool
+
+    @property
+    def foreign(self) -> str | None:
+        """Whose exporter it is, for people, where it is to be left alone."""
+        if self.holder:
+            return f"port {EXPORTER_PORT} is held by {self.holder}"
+        return f"{PACKAGE} was here before" if self.installed and not self.ours else None

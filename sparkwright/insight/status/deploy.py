@@ -9,14 +9,14 @@ from functools import partial
 import click
 from pyinfra import host, inventory, state
 from pyinfra.api import Host
-from pyinfra.api.exceptions import ConnectError
+from pyinfra.api.exceptions import ConnectError, PyinfraError
 
 from sparkwright.common.terminal import plain
 from sparkwright.door.door import door_unit
-from sparkwright.insight.status.facts import SparkStatus
 from sparkwright.insight.status.status import PATIENCE, Reading, SparkRow
 from sparkwright.insight.status.table import as_json, table
 from sparkwright.insight.status.warnings import warnings
+from sparkwright.run.answers import answers
 from sparkwright.run.failures import why_silent
 from sparkwright.run.report import check_alone, tell_machines
 from sparkwright.run.session import check_is_run
@@ -67,18 +67,18 @@ def _read(asked: Container[Host], seat: Target) -> SparkRow:
     spark = seat.host
     if spark not in asked:
         return _row(seat)
+    ask = Reading.ask(root=seat.place, door=door_unit(seat.place))
     try:
         how = {"_sudo": False, "_timeout": PATIENCE, "_ignore_errors": True}
-        reading: Reading | None = spark.get_fact(SparkStatus, root=seat.place, **how)
+        return _row(seat, ask.value(*answers(spark, ask, **how)))
     except ConnectError:
         return _row(seat)
-    if reading is None:
+    except PyinfraError:
         client = getattr(spark.connector, "client", None)
         transport = client.get_transport() if client else None
         slow = not client or bool(transport and transport.is_active())
         spark.disconnect()
         return _row(seat, slow=slow)
-    return _row(seat, reading)
 
 
 def _row(own: Target, reading: Reading | None = None, slow: bool = False) -> SparkRow:

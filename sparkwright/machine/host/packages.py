@@ -3,8 +3,9 @@
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from pathlib import Path
 
+from sparkwright.common import yaml
 from sparkwright.common.host_output import sections
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.progress import duration_text
@@ -20,58 +21,7 @@ _LISTS = re.compile(
 )
 
 # Errors of apt and dpkg, and their remedies; the first match counts.
-_REMEDIES = (
-    (
-        r"NO_PUBKEY|not signed|BADSIG|couldn't be verified|Sub-process \S*sqv",
-        "The Spark's apt has no key that vouches for these packages: for another archive than the "
-        "system's, put its key among those of the Spark's apt (trusted.gpg.d)",
-    ),
-    (
-        r"Signed-By|list of sources could not be read|Malformed",
-        "Two of apt's source files disagree, or one is damaged: mend or remove what it names in "
-        "/etc/apt/sources.list.d, until `sudo apt-get update` ends without an error",
-    ),
-    (
-        r"dpkg was interrupted|error processing",
-        "An earlier installation was cut off and cannot be completed: `sudo dpkg --configure -a` "
-        "says which package it is",
-    ),
-    (
-        r"[Uu]nmet dependencies|held broken packages|needs to be reinstalled",
-        "Packages of the system contradict each other: `sudo apt-get --fix-broken install`",
-    ),
-    (
-        r"Unable to locate package|no installation candidate|has no installation",
-        "No source has it: see what `sudo apt-get update` says of each (Ubuntu's `universe` must "
-        "be among them)",
-    ),
-    (
-        r"Failed to fetch|resolving|[Cc]onnection|Unable to fetch",
-        "A source cannot be reached: check the network (behind a proxy: the settings `proxy` and "
-        "`no_proxy`) and the Spark's clock",
-    ),
-    (r"No space left|enough free space", "The disk is full: `df -h` shows which"),
-)
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """The result of one attempt.
-
-    Attributes:
-        held: the holder of apt's lock, for people; None if the lock was free.
-        updated: the package lists were fetched, or could not be.
-        complaints: apt's errors about package sources.
-        completed: an interrupted installation was completed first.
-        failed: apt's errors.
-    """
-
-    done: bool
-    held: str | None
-    updated: bool
-    complaints: Sequence[str]
-    completed: bool
-    failed: Sequence[str]
+_REMEDIES = Path(__file__).with_name("remedies.yaml")
 
 
 def install_script(
@@ -102,22 +52,16 @@ def install_script(
     return "\n".join([*lines, _ATTEMPT])
 
 
-def parse_attempt(output: Iterable[str]) -> Attempt:
-    """Return the attempt that the script's output lines describe; ValueError without its end."""
+def parse_attempt(output: Iterable[str]) -> Mapping[str, Sequence[str]]:
+    """Return the sections of an attempt's output; ValueError without its end."""
     found = sections(output)
     if not {"done", "held", "failed"} & found.keys():
         raise ValueError(f"apt's exit status is unknown: found {', '.join(found) or 'nothing'}")
-    return Attempt(
-        done="done" in found,
-        held=_holder(found["held"]) if "held" in found else None,
-        updated="updated" in found,
-        complaints=found.get("updated", [])[:_SHOWN],
-        completed="completed" in found,
-        failed=found.get("failed", [])[:_SHOWN],
-    )
+    return {name: lines if name == "held" else lines[:_SHOWN] for name, lines in found.items()}
 
 
-def _holder(lines: Sequence[str]) -> str:
+def holder(lines: Sequence[str]) -> str:
+    """Return who holds apt's lock, by the lines of the section about it."""
     lock, pid, program, *unit = lines
     known = ", ".join(filter(None, (pid and f"pid {pid}", *unit)))
     return f"{lock} is held by {program}{f' ({known})' if known else ''}"
@@ -143,7 +87,8 @@ def impatient(package: str, held: str, patience: int) -> str:
 def failure(package: str, failed: Sequence[str]) -> str:
     """Return the error that apt failed, with the remedy if it is known."""
     errors = " ".join(failed) or "apt does not say why"
-    remedy = next((remedy for sign, remedy in _REMEDIES if re.search(sign, errors)), None)
+    known: dict[str, str] = yaml.load(_REMEDIES)
+    remedy = next((each for sign, each in known.items() if re.search(sign, errors)), None)
     return f"{package} is not installed: {errors}. {remedy or 'Then run again'}."
 
 

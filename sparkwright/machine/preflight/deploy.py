@@ -3,29 +3,29 @@
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pyinfra import host, logger, state
 from pyinfra.api import Host, State, StringCommand, deploy, operation
 from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.common.errors import Finding, error
-from sparkwright.common.facts import HostFact
 from sparkwright.common.hardware import GIB
 from sparkwright.common.operations import (
     differs,
     failing,
-    foresee,
     is_looking,
     is_surveying,
     notice,
     planning,
     spark_name,
 )
+from sparkwright.common.part import Ask
 from sparkwright.common.terminal import plain
 from sparkwright.declared.recipe.build import disk
 from sparkwright.declared.recipe.rules import doubts
 from sparkwright.declared.recipe.trust import needs
-from sparkwright.machine.host.survey import Survey, parse_survey, survey_script
+from sparkwright.machine.host.survey import Survey
 from sparkwright.machine.preflight.pair import differences
 from sparkwright.machine.preflight.preflight import Requirements, findings
 from sparkwright.machine.preflight.summary import Intent, summary
@@ -34,19 +34,13 @@ from sparkwright.plan.memory.plan import Load, load_of
 from sparkwright.plan.memory.sharing import engine_bytes, sum_findings
 from sparkwright.plan.release.lock import image_key, places
 from sparkwright.run.spark import fleet_of
+from sparkwright.run.state import read
 from sparkwright.run.target import Target, target
 
 # By run and Spark: whether it was found unfit.
 _judged: dict[State, dict[str, bool]] = {}
 # By run and machine: the first of its names.
 _machines: dict[State, dict[str, str]] = {}
-
-
-class HostSurvey(HostFact[Survey]):
-    """Everything that the preflight judges, read in one command."""
-
-    command = staticmethod(survey_script)
-    parse = staticmethod(parse_survey)
 
 
 @dataclass(frozen=True)
@@ -67,6 +61,13 @@ class Needs:
     load: Load | None = None
     intent: Intent | None = None
     place: str = ""
+
+
+def reads(own: Target) -> Iterator[Ask[Any]]:
+    """Yield what the preflight asks of a Spark."""
+    for each in own.seats:
+        needs = _needs(each)
+        yield ask_survey(own.root, needs, needs.wanted.ports)
 
 
 @deploy("Preflight")
@@ -92,12 +93,10 @@ def preflight(
         worker: the other Spark, where this one is the head of a pair: they must be alike, and the
             head reports where they are not.
     """
-    asked = [(host, each) for each in needs] + ([(worker, needs[0])] if worker else [])
-    foresee(*(lambda at=at, own=own: _survey(at, root, own) for at, own in asked))
-    seats = [(_survey(host, root, each), each) for each in needs]
+    seats = [(read(host, ask_survey(root, each, each.wanted.ports)), each) for each in needs]
     survey, own = seats[0]
     now = time.time()
-    other = _survey(worker, root, own) if worker else None
+    other = read(worker, ask_survey(root, own, ())) if worker else None
     second = (seats[1][0], seats[1][1].wanted) if len(seats) > 1 else None
     results = findings(survey, own.wanted, now, other, second)
     results += [*_memory_findings(seats), *_twice(survey)]
@@ -126,17 +125,15 @@ def preflight(
         host.noop("preflight passed")
 
 
-def _survey(spark: Host, root: str, own: Needs) -> Survey:
-    """Return the survey of a Spark for one replica."""
-    found: Survey = spark.get_fact(
-        HostSurvey,
+def ask_survey(root: str, own: Needs, ports: Sequence[int]) -> Ask[Survey]:
+    """Return the ask for a Spark as one replica needs it; of a pair, only the head has ports."""
+    return Survey.ask(
         root=root,
-        ports=list(own.wanted.ports),
+        ports=list(ports),
         images=list(own.images),
         folders=list(own.folders),
         place=own.place,
     )
-    return found
 
 
 def _twice(survey: Survey) -> Iterator[Finding]:

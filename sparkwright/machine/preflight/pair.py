@@ -23,7 +23,7 @@ def differences(name_a: str, a: Survey, name_b: str, b: Survey) -> list[Finding]
 
 
 def _versions(name_a: str, a: Survey, name_b: str, b: Survey) -> Iterator[Finding]:
-    docker, others = ((each.docker or "").replace("failed", "") for each in (a, b))
+    docker, others = (each.docker or "" for each in (a, b))
     rows = (
         ("NVIDIA driver", a.driver or "", b.driver or "", True),
         ("Docker", docker, others, _numbers(docker)[:1] != _numbers(others)[:1]),

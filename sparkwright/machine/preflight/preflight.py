@@ -9,7 +9,7 @@ from sparkwright.common.hardware import GIB, HARDWARE, Hardware
 from sparkwright.common.progress import duration_text
 from sparkwright.machine.host.survey import Survey
 from sparkwright.machine.runtime.gpu_obstacles import obstacle
-from sparkwright.plan.causes.cause import HANDOVER_REMEDY, POOLS_REMEDY, SPACE_REMEDY
+from sparkwright.plan.causes.log_causes import phrases
 
 # AEON-7/Qwen3.6-NVFP4-DFlash, README: its image is about 9 GB compressed and 22 GB unpacked.
 UNPACKED = 22 / 9
@@ -126,12 +126,12 @@ def _software(survey: Survey, wanted: Requirements, now: float) -> Iterator[Find
             f"the system is {survey.os_name}",
             "Recipes and their figures come from Ubuntu 24.04 (DGX OS 7)",
         )
-    if survey.docker in (None, "failed"):
+    if survey.docker is None:
         yield error(
             "no Docker daemon answers",
             "Start it (`sudo systemctl enable --now docker`) or reinstall its package",
         )
-    elif _major(survey.docker or "") < wanted.docker_minimum:
+    elif _major(survey.docker) < wanted.docker_minimum:
         yield error(
             f"Docker {survey.docker}, at least {wanted.docker_minimum} is needed",
             wanted.hardware.update,
@@ -163,12 +163,12 @@ def _kernel(survey: Survey, wanted: Requirements) -> Iterator[Finding]:
         harm = ": NCCL cannot register its memory for RDMA"
         kept = f"kernel {kernel.release} keeps {kernel.handover / GIB:.1f} GiB for kexec handover"
         found = kept + (harm if wanted.pair else ", which no engine gets")
-        yield Finding(wanted.pair, found, HANDOVER_REMEDY)
+        yield Finding(wanted.pair, found, phrases()["handover"])
     if kernel.pools:
         yield warning(
             f"driver {survey.driver} keeps memory that was freed: an engine may find too little "
             "when it starts again",
-            POOLS_REMEDY,
+            phrases()["pools"],
         )
 
 
@@ -191,7 +191,7 @@ def _disk(seats: Sequence[tuple[Survey, Requirements]], worker: Survey | None) -
         error(
             f"{free / GIB:.1f} GiB free on {device}, expected {need / GIB:.1f} for weights and "
             f"image and {spare / GIB:.1f} to spare",
-            SPACE_REMEDY,
+            phrases()["space"],
         )
         for device, (free, need) in needs.items()
         if need and free < need + spare

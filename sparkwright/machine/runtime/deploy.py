@@ -1,9 +1,10 @@
 """Containers with the GPU in them: what DGX OS ships, completed where something is missing."""
 
 import shlex
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from io import StringIO
 from types import MappingProxyType
+from typing import Any
 
 from paramiko import SSHException
 from pyinfra import host, logger
@@ -12,6 +13,7 @@ from pyinfra.api.command import PyinfraCommand
 from pyinfra.operations import files
 
 from sparkwright.common.operations import differs, failing, notice, run_now, unit_differs
+from sparkwright.common.part import Ask
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import DAEMON_JSON, FIRST_USER, TOOLKIT_KEYRING, TOOLKIT_SOURCES
 from sparkwright.common.terminal import plain, plain_lines
@@ -27,10 +29,11 @@ from sparkwright.machine.runtime.daemon_json import (
     step,
     waits,
 )
-from sparkwright.machine.runtime.facts import ContainerRuntime, GpuProof, Proof
 from sparkwright.machine.runtime.gpu_obstacles import refusal
+from sparkwright.machine.runtime.state import ContainerRuntime, GpuProof
 from sparkwright.plan.release.container import CONTAINER_OPTIONS
-from sparkwright.run.target import target
+from sparkwright.run.state import read
+from sparkwright.run.target import Target, target
 
 _PROOF = HOST_FILES / "machine" / "runtime" / "gpu_proof.py"
 _REGISTER = "nvidia-ctk runtime configure --runtime=docker"
@@ -43,6 +46,17 @@ done
 echo "Docker has not taken up the runtime nvidia: see journalctl -u docker" >&2
 exit 1"""
 _LOST = "The Spark stopped responding while a container was to show the GPU."
+
+
+def reads(own: Target) -> Iterator[Ask[Any]]:
+    """Yield what these steps ask of a Spark."""
+    yield ask_runtime(own.root, own.settings.toolkit_repository)
+    yield GpuProof.ask(root=own.root)
+
+
+def ask_runtime(root: str, repository: AptRepository) -> Ask[ContainerRuntime]:
+    """Return the ask for the container runtime; apt may know the repository already."""
+    return ContainerRuntime.ask(root=root, repository=repository.url.split("/$(ARCH)")[0])
 
 
 @deploy("Container runtime")
@@ -84,8 +98,8 @@ def docker(
         restart: Docker may be restarted, which ends containers.
         proxy: the variables of the proxy by which Docker is to reach registries; empty for none.
     """
-    address = repository.url.split("/$(ARCH)")[0]
-    state = host.get_fact(ContainerRuntime, repository=address, root=root)
+    ask = ask_runtime(root, repository)
+    state = read(host, ask)
     found = state.daemon_json
     service = unit_state("docker.service", [DAEMON_JSON])
     try:
@@ -121,7 +135,7 @@ def docker(
     yield from changes
     if changes or not state.toolkit:
         # A container may have been started meanwhile; it must not be ended.
-        state = host.get_fact(ContainerRuntime, repository=address, root=root)
+        state = read(host, ask)
     how = step(
         active=is_running,
         log_options=late,
@@ -197,7 +211,7 @@ install -D --mode=644 "$new" {TOOLKIT_KEYRING}"""
 @operation()
 def gpu_in_container(root: str, program: str) -> Generator[PyinfraCommand]:
     """Prove that a container gets the GPU, once for each driver, toolkit, Docker and kernel."""
-    proof = host.get_fact(GpuProof, root=root)
+    proof = read(host, GpuProof.ask(root=root))
     if proof.holds:
         host.noop("a container gets the GPU: proved with this driver, toolkit, Docker and kernel")
         return
@@ -217,7 +231,7 @@ def _prove(state: State, host: Host, root: str, program: str) -> bool:
             host.log_styled(plain_lines(refusal(output.stderr)), fg="red", log_func=logger.error)
             return False
         # Read anew: this run may have installed the toolkit, or started Docker.
-        proof: Proof = host.get_fact(GpuProof, root=root)
+        proof = read(host, GpuProof.ask(root=root))
         kept, _ = run_now(host, _append(root, "gpu", proof.now, ">"))
     except (OSError, EOFError, SSHException):
         host.log_styled(_LOST, fg="red", log_func=logger.error)

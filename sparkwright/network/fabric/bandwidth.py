@@ -1,18 +1,16 @@
 """The speed of RDMA between the two Sparks, measured by `ib_write_bw`."""
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 
 from sparkwright.common.errors import Finding, error
 from sparkwright.common.host_output import read_json
 from sparkwright.declared.fleet.fabric_plan import FabricPlan
-from sparkwright.network.fabric.state import FabricState
+from sparkwright.network.fabric.state import MEASURING, FabricState
 
 # One TCP port a twin, as in NVIDIA's guide.
 PORTS = (12000, 12001)
-# Seconds for which one side waits for the other.
-PATIENCE = 60
 
 STALE = (
     "Reboot both Sparks; if that does not help, shut both down, unplug the power of both for 60 s "
@@ -23,23 +21,8 @@ STALE = (
 def server_script(device: str, gid: int, port: int) -> str:
     """Return the command that waits for a measurement by the other Spark, and fails without one."""
     missed = f"echo 'the other Spark did not measure {device}: see its error' >&2; exit 1"
-    return f"timeout {PATIENCE} {_ib_write_bw(device, gid, port)} >/dev/null || {{ {missed}; }}"
-
-
-def client_script(device: str, gid: int, port: int, address: str) -> str:
-    """Return the command that measures, as soon as the peer waits at its address; it exits 0."""
-    measure = f"timeout {PATIENCE} {_ib_write_bw(device, gid, port)} {address} 2>&1"
-    return (
-        f"end=$(($(date +%s) + {PATIENCE // 2}))\n"
-        f"until {measure}; do [ $(date +%s) -lt $end ] || break; sleep 1; done\ntrue"
-    )
-
-
-def gbits(output: Iterable[str]) -> float | None:
-    """Return the column `BW average[Gb/sec]` of the output's last row; None without a row."""
-    rows = [line.split() for line in output]
-    values = [row[3] for row in rows if len(row) in (4, 5) and row[0].isdecimal()]
-    return float(values[-1]) if values else None
+    words = f"ib_write_bw -d {shlex.quote(device)} -i 1 -x {gid} -p {port} -F --report_gbits"
+    return f"timeout {MEASURING} {words} >/dev/null || {{ {missed}; }}"
 
 
 def record(
@@ -82,7 +65,3 @@ def bandwidth_findings(
                 )
             )
     return found
-
-
-def _ib_write_bw(device: str, gid: int, port: int) -> str:
-    return f"ib_write_bw -d {shlex.quote(device)} -i 1 -x {gid} -p {port} -F --report_gbits"

@@ -1,9 +1,19 @@
 """The deploy of the fabric, the network between the two Sparks of a pair."""
 
+from collections.abc import Iterator
+from typing import Any
+
 from pyinfra.api import deploy
 
-from sparkwright.network.fabric.operations import fabric, link
-from sparkwright.run.target import target
+from sparkwright.common.part import Ask
+from sparkwright.network.fabric.operations import ask_fabric, fabric, link
+from sparkwright.run.target import Target, target
+
+
+def reads(own: Target) -> Iterator[Ask[Any]]:
+    """Yield what these steps ask of a Spark of a pair."""
+    if own.fabric and own.peer:
+        yield ask_fabric(own.hardware, own.root)
 
 
 @deploy("Fabric")

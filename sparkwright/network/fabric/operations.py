@@ -4,15 +4,16 @@ import json
 import socket
 import time
 from collections.abc import Generator, Sequence
+from dataclasses import astuple
 
 from pyinfra import host, state
 from pyinfra.api import FunctionCommand, Host, QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
-from sparkwright.common.facts import HostFact
 from sparkwright.common.files import Directory, Entry, ManagedFile
 from sparkwright.common.hardware import Hardware
-from sparkwright.common.operations import differs, failing, foresee, notice, planning, unit_differs
+from sparkwright.common.operations import differs, failing, notice, planning, unit_differs
+from sparkwright.common.part import Ask
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import FABRIC_SYSCTL, FIRST_USER, folder
 from sparkwright.common.ports import LINK_PORT, MASTER_PORT, SHARE_PORT
@@ -25,8 +26,6 @@ from sparkwright.machine.host.state import UnitState
 from sparkwright.network.fabric.bandwidth import (
     PORTS,
     bandwidth_findings,
-    client_script,
-    gbits,
     is_measured,
     record,
     server_script,
@@ -35,28 +34,13 @@ from sparkwright.network.fabric.cabling import Port, cabled, common_port, switch
 from sparkwright.network.fabric.check import fabric_differences, fabric_findings, is_in_force
 from sparkwright.network.fabric.link_check import gid_index, link_findings, probes, strangers
 from sparkwright.network.fabric.netplan import our_netdevs
-from sparkwright.network.fabric.state import FabricState, Probe, fabric_script, parse_fabric
+from sparkwright.network.fabric.state import MEASURING, FabricState, Probe, WriteBandwidth
+from sparkwright.run.state import read, read_now
 from sparkwright.run.target import target_of
 
 _FILES = HOST_FILES / "network" / "fabric"
 # Seconds for a port to find its link.
 _LINK_SECONDS = 10
-
-
-class Fabric(HostFact[FabricState]):
-    """The state of a Spark's fabric, read in one command."""
-
-    command = staticmethod(fabric_script)
-    parse = staticmethod(parse_fabric)
-
-
-class WriteBandwidth(HostFact[float | None]):
-    """Gb/s of RDMA writes to the peer by one twin; None when the test did not run."""
-
-    momentary = True
-
-    command = staticmethod(client_script)
-    parse = staticmethod(gbits)
 
 
 @operation()
@@ -69,10 +53,6 @@ def fabric(
     was in /etc/netplan is kept in `root`/backups; the LAN's interface is left alone, and should
     it not survive, the previous settings return by themselves.
     """
-    foresee(
-        lambda: read_fabric(host, hardware, root),
-        lambda: read_fabric(peer, hardware, root),
-    )
     own, other = read_fabric(host, hardware, root), read_fabric(peer, hardware, root)
     if not (cabled(hardware, own) and cabled(hardware, other)):
         off = [*switched_off(hardware, own), *switched_off(hardware, other)]
@@ -128,19 +108,24 @@ def _reached_by(port: Port, own: FabricState) -> str | None:
     )
 
 
+def ask_fabric(hardware: Hardware, root: str, tried: Sequence[Probe] = ()) -> Ask[FabricState]:
+    """Return the ask for a Spark's fabric, and what becomes of some packets."""
+    netdevs = [netdev for port in hardware.fabric_ports for netdev in port]
+    return FabricState.ask(root=root, netdevs=netdevs, probes=[[*astuple(each)] for each in tried])
+
+
 def read_fabric(
     spark: Host, hardware: Hardware, root: str, tried: Sequence[Probe] = ()
 ) -> FabricState:
     """Return the state of one Spark's fabric."""
-    netdevs = [netdev for port in hardware.fabric_ports for netdev in port]
-    return spark.get_fact(Fabric, netdevs=netdevs, root=root, probes=list(tried))
+    return read(spark, ask_fabric(hardware, root, tried))
 
 
 def _settled(hardware: Hardware, peer: Host, root: str) -> tuple[FabricState, FabricState]:
     """Wait a little for links: ports that are switched on, or set anew by the peer, take time."""
-    end = time.monotonic() + _LINK_SECONDS
+    ask, end = ask_fabric(hardware, root), time.monotonic() + _LINK_SECONDS
     while True:
-        own, other = read_fabric(host, hardware, root), read_fabric(peer, hardware, root)
+        own, other = read_now(host, ask), read_now(peer, ask)
         if (cabled(hardware, own) and cabled(hardware, other)) or time.monotonic() > end:
             return own, other
         time.sleep(1)
@@ -288,7 +273,8 @@ def _write(
     devices: Sequence[tuple[str, int]], addresses: Sequence[str], measured: list[float | None]
 ) -> None:
     for (device, gid), tcp, address in zip(devices, PORTS, addresses, strict=True):
-        measured.append(
-            host.get_fact(WriteBandwidth, device=device, gid=gid, port=tcp, address=address)
+        ask = WriteBandwidth.ask(
+            device=device, gid=gid, port=tcp, address=address, patience=MEASURING
         )
+        measured.append(read_now(host, ask).gbits)
     host.log(f"RDMA: {' and '.join(f'{value} Gb/s' for value in measured)}")

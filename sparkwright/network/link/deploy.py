@@ -1,29 +1,25 @@
 """The deploy of the certificates by which the two Sparks of a pair authenticate each other."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from typing import Any
 
 from pyinfra import host
 from pyinfra.api import Host, StringCommand, deploy, operation
 from pyinfra.api.command import PyinfraCommand
 
-from sparkwright.common.facts import HostFact
 from sparkwright.common.files import ManagedFile
-from sparkwright.common.operations import differs, failing, foresee, spark_name
-from sparkwright.machine.host.operations.files import file_states, managed_files
-from sparkwright.network.link.identity import (
-    Identity,
-    identity_script,
-    new_identity_script,
-    parse_identity,
-)
-from sparkwright.run.target import target
+from sparkwright.common.operations import differs, failing, spark_name
+from sparkwright.common.part import Ask
+from sparkwright.machine.host.operations.files import managed_files
+from sparkwright.network.link.identity import Identity, new_identity_script
+from sparkwright.run.state import read
+from sparkwright.run.target import Target, target
 
 
-class LinkIdentity(HostFact[Identity]):
-    """The state of a Spark's key, and its certificate."""
-
-    command = staticmethod(identity_script)
-    parse = staticmethod(parse_identity)
+def reads(own: Target) -> Iterator[Ask[Any]]:
+    """Yield what these steps ask of a Spark of a pair."""
+    if own.is_pair:
+        yield Identity.ask(root=own.root)
 
 
 @deploy("Link")
@@ -42,7 +38,7 @@ def identity(root: str, spark: str) -> Generator[StringCommand]:
     A key without its certificate, or one that other users may read, is replaced; the other Spark
     then gets the new certificate.
     """
-    found = host.get_fact(LinkIdentity, root=root)
+    found = read(host, Identity.ask(root=root))
     if found.state == "fit":
         host.noop("the Spark has a key and its certificate")
     elif found.state == "unreadable":
@@ -60,8 +56,7 @@ def pinned(root: str, peer: Host) -> Generator[PyinfraCommand]:
         peer: the other Spark, on which `identity` has run, as both run each operation together.
     """
     path = f"{root}/link/peer.crt"
-    foresee(lambda: file_states([ManagedFile(path, "")]))
-    theirs = peer.get_fact(LinkIdentity, root=root)
+    theirs = read(peer, Identity.ask(root=root))
     if theirs.certificate is None:
         problem = theirs.detail or f"its key is {theirs.state}"
         yield failing(

@@ -7,38 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from sparkwright.common.command_line import next_line
 from sparkwright.common.schema import Model
 from sparkwright.plan.causes.journal import Journal
 
 # Characters of evidence that are kept: a traceback's line may hold a whole configuration.
 EVIDENCE = 300
-
-# Remedies of causes in several places.
-APPLY = f"`{next_line('apply')}`"
-UNPLUG_REMEDY = (
-    "Shut the Spark down, unplug the supply from the wall and from the unit for a minute"
-)
-CLOCK_REMEDY = "limit the GPU's clock (gpu_clock_max_mhz in the group data, 2000 to 2200)"
-# 12.7 Gbit/s with both: MiaAI-Lab's notes; NVIDIA/dgx-spark-playbooks#108 saw 13 without a cause.
-HANDOVER_REMEDY = (
-    "Boot with kho=off: `echo 'GRUB_CMDLINE_LINUX_DEFAULT=\"$GRUB_CMDLINE_LINUX_DEFAULT kho=off\"' "
-    "| sudo tee /etc/default/grub.d/kho.cfg && sudo update-grub`, and reboot (the package "
-    "nvidia-spark-grub-kho does that); or boot the former 6.17 kernel without it. Not both: with "
-    "kho=off on 6.17.0-1032 a ConnectX-7 was reported at 12.7 Gbit/s; measure a pair's link after "
-    "either. 7.0.0-1019-nvidia and HWE 7.0.0-31 have it on, 26.09.2 does not"
-)
-POOLS_REMEDY = (
-    "`echo options nvidia NVreg_EnableSystemMemoryPools=0 | sudo tee "
-    "/etc/modprobe.d/nvidia-pools.conf && sudo update-initramfs -u`, and reboot"
-)
-# `docker image prune` and `system prune` take what has neither tag nor container (moby,
-# daemon/images/image_prune.go), such as an image for the way back: it came by digest.
-SPACE_REMEDY = (
-    f"Free space: `{next_line('clean')}` shows and removes what nobody goes back "
-    "to; `docker builder prune` what builds keep; images of yours go one by one (`docker image ls "
-    "--digests`, `docker image rm`), as `docker image prune` takes ours as well"
-)
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,7 @@ from pydantic import Field
 from sparkwright.common import yaml
 from sparkwright.common.command_line import next_line
 from sparkwright.common.schema import Model, parse
-from sparkwright.plan.causes.cause import (
-    APPLY,
-    CLOCK_REMEDY,
-    HANDOVER_REMEDY,
-    POOLS_REMEDY,
-    SPACE_REMEDY,
-    UNPLUG_REMEDY,
-    Diagnosis,
-    KnownCause,
-)
+from sparkwright.plan.causes.cause import Diagnosis, KnownCause
 from sparkwright.plan.causes.journal import Journal
 
 # The tables that the doctor looks into. The most specific causes are first: the first one that is
@@ -29,38 +20,44 @@ from sparkwright.plan.causes.journal import Journal
 SUBJECTS = ("root", "platform", "start", "compute", "network", "memory", "host")
 # Guesses stand behind what is shown, up to this number of causes.
 GUESSED = 3
-# What `${NAME}` in a remedy stands for, beside the table's own phrases.
-_PHRASES = {
-    "apply": APPLY,
+# The commands that remedies name, each by the NAME of `${NAME}`.
+_COMMANDS = {
+    **{verb: f"`{next_line(verb)}`" for verb in ("apply", "benchmark", "clean", "doctor", "start")},
     "apply_verify": f"`{next_line('apply', '--data weights=verify')}`",
-    "benchmark": f"`{next_line('benchmark')}`",
-    "doctor": f"`{next_line('doctor')}`",
     "refresh": f"`{next_line('lock', '--refresh')}`",
-    "start": f"`{next_line('start')}`",
-    "clock": CLOCK_REMEDY,
-    "handover": HANDOVER_REMEDY,
-    "pools": POOLS_REMEDY,
-    "space": SPACE_REMEDY,
-    "unplug": UNPLUG_REMEDY,
 }
 
 
 class _Table(Model):
-    """The causes of a subject, in their order."""
+    """The causes of a subject, in their order, and phrases of their remedies."""
 
     phrases: dict[str, str] = Field(default_factory=dict)
-    causes: list[KnownCause]
+    causes: list[KnownCause] = Field(default_factory=list)
+
+
+def _read(subject: str) -> _Table:
+    path = Path(__file__).with_name(f"{subject}.yaml")
+    return parse(_Table, yaml.load(path), str(path))
+
+
+def _filled(own: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
+    """Return the known phrases and a table's own, which may name the known ones."""
+    return {**known, **{name: Template(text).substitute(known) for name, text in own.items()}}
+
+
+@cache
+def phrases() -> Mapping[str, str]:
+    """Return what remedies of all tables may name: name -> command or phrase."""
+    return _filled(_read("phrases").phrases, _COMMANDS)
 
 
 @cache
 def table(subject: str) -> Sequence[KnownCause]:
     """Return the causes of a subject, in their order."""
-    path = Path(__file__).with_name(f"{subject}.yaml")
-    read = parse(_Table, yaml.load(path), str(path))
-    own = {name: Template(text).substitute(_PHRASES) for name, text in read.phrases.items()}
-    phrases = _PHRASES | own
+    read = _read(subject)
+    known = _filled(read.phrases, phrases())
     return [
-        each.model_copy(update={"remedy": Template(each.remedy).substitute(phrases)})
+        each.model_copy(update={"remedy": Template(each.remedy).substitute(known)})
         for each in read.causes
     ]
 

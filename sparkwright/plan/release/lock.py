@@ -189,15 +189,7 @@ def read_lock(path: Path) -> Lock:
         text = read_text(path, "the lock, a file of this user", yaml.MOST_BYTES)
         if text is None:
             return Lock()
-        data = yaml.parse(text, str(path)) or {}
-        if isinstance(data, dict):
-            # Runs write both kinds, images last: the end of a file may have been cut off.
-            kinds = Lock.model_fields
-            cut = [kind for kind in kinds if kind not in data or not any(data.values())]
-            if cut:
-                found = f"no {' and no '.join(cut)}"
-                raise PlanError(f"{path}: found {found}; expected what names in recipes stand for")
-        return parse(Lock, data, str(path))
+        return parse(Lock, yaml.parse(text, str(path)) or {}, str(path))
     except UnmergedError:
         raise
     except PlanError as error:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.paths import HOST_FILES
-from sparkwright.common.placed import SOCKET, SOCKETS, Place
+from sparkwright.common.placed import SOCKET, Place
 from sparkwright.common.render import render
 from sparkwright.declared.recipe.build import build_name
 from sparkwright.declared.recipe.mods import read_mods
@@ -185,17 +185,6 @@ def _mods(recipe: Recipe) -> dict[str, object]:
     if not isinstance(recipe.image, ImageMods):
         return {}
     return {"mods": {mod.name: mod.digest for mod in read_mods(recipe.image.mods)}}
-
-
-def current_engine(root: str) -> str:
-    """Return shell lines that set release, unit, and folder of the socket, of what `current` names.
-
-    Without it, the release is empty, and the unit is one that nobody has.
-    """
-    return f"""\
-release=$(basename "$(readlink {shlex.quote(root)}/current)" 2>/dev/null)
-unit=vllm@${{release:-none}}.service
-sockets={shlex.quote(root)}/{SOCKETS}/${{release:-none}}"""
 
 
 def repository(image: str) -> str:

@@ -16,7 +16,7 @@ class History(Part):
         under_way: those to which a switch is under way.
     """
 
-    part: ClassVar = "history"
+    part: ClassVar = "engines.history"
 
     served: tuple[str, ...]
     current: str | None

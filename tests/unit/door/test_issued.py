@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from host.state import issued
+from host.state import door
 from sparkwright.door.authority import new_authority, signed
 from tests.unit.certificates import certificate, private_key
 
@@ -13,7 +13,7 @@ NOW = datetime.now(UTC)
 
 
 def read(root: Path) -> set[str]:
-    return {name for name, has in issued.read(str(root)).items() if has}
+    return {name for name, has in door.issued(str(root)).items() if has}
 
 
 def test_a_door_without_keys_has_none(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import re
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -21,7 +22,6 @@ from sparkwright.door.keys import (
     make_keys,
     named_key,
 )
-from sparkwright.door.keys_file import make_file
 from tests.commands import sparkwright
 from tests.makers.door import FLEET, KEY, declared, keys_text, loaded
 
@@ -74,12 +74,12 @@ def test_reading_makes_no_file(tmp_path: Path) -> None:
 
 
 def test_several_runs_at_a_time_make_the_same_key(tmp_path: Path) -> None:
-    path = tmp_path / "sparks.keys"
+    path, fleet = tmp_path / "sparks.keys", loaded(declared(tmp_path / "sparks.yaml"))
     # A fork of a process with threads, which tests before may have left, can stand still for ever.
     with multiprocessing.get_context("spawn").Pool(8) as pool:
-        made = pool.map(make_file, [path] * 32, chunksize=1)
-    assert made.count(True) == 1
-    assert list(tmp_path.iterdir()) == [path]
+        made = pool.map(make_keys, [fleet] * 32, chunksize=1)
+    assert made.count("") == 31
+    assert sorted(tmp_path.iterdir()) == [path, fleet.source]
 
 
 @pytest.mark.parametrize("issued", ["keys", "certificate"])
@@ -128,7 +128,7 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     assert make_keys(fleet) == ""
     (tmp_path / "file").touch()
     with pytest.raises(PlanError, match=r"a\.keys: cannot be written \(.*file is no folder\)"):
-        make_file(tmp_path / "file" / "a.keys")
+        make_keys(replace(fleet, source=tmp_path / "file" / "a.yaml"))
     said = refusal(write(tmp_path / "a.keys", keys_text(MORE), 0o640))
     assert "a.keys: found mode 640, with which others can read it; expected 600" in said
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from host.state import engine_api, engines, history, memory, switch
+from host.state import engine_api, engines, switch
 from host.state import readers as host_readers
 from sparkwright.declared.recipe.questions import example, shortest
 from sparkwright.engine.state import EngineState, ask_release, problem
@@ -101,7 +101,7 @@ def test_a_spark_on_which_nothing_is_set_up(tmp_path: Path, root: Path) -> None:
     program(tmp_path / "bin/systemctl", "exit 1")
     state = read(tmp_path / "none", release="new-1")
     assert (state.current, state.units, state.switches, state.shares) == (None, {}, (), False)
-    told = History.model_validate_json(json.dumps(history.read(str(tmp_path / "none"))))
+    told = History.model_validate_json(json.dumps(engines.history(str(tmp_path / "none"))))
     assert (told.served, told.current, told.installed) == ((), None, frozenset())
 
 
@@ -117,21 +117,21 @@ def test_the_engines_of_two_replicas_are_told_apart(root: Path) -> None:
 
 
 def test_a_history_is_read(root: Path) -> None:
-    told = History.model_validate_json(json.dumps(history.read(str(root))))
+    told = History.model_validate_json(json.dumps(engines.history(str(root))))
     assert (told.served, told.current) == (("old-1", "tiny-1"), "tiny-1")
     assert told.installed == {"second-1", "tiny-1"}
     assert told.under_way == ("new-1",)
-    assert history.read(str(root / "seats/embed"))["under_way"] == []
+    assert engines.history(str(root / "seats/embed"))["under_way"] == []
 
 
 def test_memory_is_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {"MemTotal": 9 << 30, "MemAvailable": 8 << 30, "CmaFree": 1 << 30, "CmaTotal": 1 << 20}
-    monkeypatch.setattr(memory, "meminfo", lambda: sizes)
+    monkeypatch.setattr(switch, "meminfo", lambda: sizes)
     best: dict[str, int] | None = {"memory_free": 3}
-    monkeypatch.setattr(memory.gpu, "read", lambda: {"gpu": best})
+    monkeypatch.setattr(switch.gpu, "read", lambda: {"gpu": best})
 
     def read(release: str = "tiny-1") -> MemoryState:
-        told = memory.read(str(root), release, [f"{root}/seats/embed", f"{root}/seats/none"])
+        told = switch.memory(str(root), release, [f"{root}/seats/embed", f"{root}/seats/none"])
         return MemoryState.model_validate_json(json.dumps(told))
 
     found = read()

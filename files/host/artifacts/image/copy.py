@@ -10,14 +10,14 @@ import json
 import shutil
 import socket
 import tarfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
-from host.artifacts.image.archive import MANIFEST, Saved, bundled, read, refused
-from host.artifacts.image.load import LARGEST_TEXT, PART, ImageLoad, Member
+from host.artifacts.image.archive import BLOBS, MANIFEST, index, manifest, refused
+from host.artifacts.image.load import PART, ImageLoad, Member
 from host.common.command_line import words
 from host.common.progress import JobError, Progress
 from host.common.retry import RetryableError, retry, run_job
@@ -26,18 +26,6 @@ from host.common.retry import RetryableError, retry, run_job
 # known in a fraction of it: by keep-alive packets, the first after IDLE seconds.
 PATIENCE, IDLE, PROBES = 900, 5, 3
 REMEDY = "look at fabric-image.socket on that Spark, and at the cable; then run again"
-
-
-class Header(tarfile.TarInfo):
-    """A header of an archive that another has made: those that tarfile reads whole are bounded."""
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "Header":
-        """Return the header of a block."""
-        found = super().frombuf(buf, encoding, errors)
-        if found.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) and found.size > LARGEST_TEXT:
-            raise refused(f"a header of {found.size} bytes")
-        return found
 
 
 def sent(stream: IO[bytes], origin: str) -> Iterator[Member]:
@@ -49,7 +37,7 @@ def sent(stream: IO[bytes], origin: str) -> Iterator[Member]:
     """
     is_whole = False
     try:
-        with tarfile.open(fileobj=stream, mode="r|", bufsize=PART, tarinfo=Header) as archive:
+        with tarfile.open(fileobj=stream, mode="r|", bufsize=PART) as archive:
             for found in archive:
                 is_whole |= found.name == MANIFEST
                 content = archive.extractfile(found) if found.isreg() else None
@@ -81,13 +69,17 @@ def from_head(address: str, port: int) -> Iterator[Iterator[Member]]:
             yield sent(stream, f"the image of {address}")
 
 
-def in_bundle(folder: Path, blobs: Mapping[str, int]) -> Iterator[Member]:
-    """Yield the parts of an image that a bundle has brought.
+def in_bundle(folder: Path, image: Mapping[str, Any]) -> Iterator[Member]:
+    """Yield the parts of an image that a bundle has brought, and the texts that tell of it.
+
+    Args:
+        image: `top` and `config`, digests; `layers`, digests from the lowest; `media_type` and
+            `size` of what `top` names; `blobs`, sizes by path.
 
     Raises:
         JobError: One is missing or has another size.
     """
-    for path, size in blobs.items():
+    for path, size in image["blobs"].items():
         place = folder / path
         try:
             with place.open("rb") as content:
@@ -98,45 +90,30 @@ def in_bundle(folder: Path, blobs: Mapping[str, int]) -> Iterator[Member]:
             raise JobError(
                 f"{place}: {error.strerror}: delete it, and run again, to send it anew."
             ) from None
-
-
-def judged(
-    reference: str, ids: Collection[str], texts: Mapping[str, bytes], blobs: Collection[str]
-) -> Saved:
-    """Return the names and layers that Docker gets for an image that the head has sent.
-
-    Raises:
-        JobError: It is not the one that the head should have.
-    """
-    saved = read(texts, blobs, ids)
-    if not saved.ids:
-        meaning = (
-            "it has another image than the lock: "
-            "refresh the lock (sparkwright lock --refresh), and run again"
-            if "@" in reference
-            else "it has built another meanwhile: run again"
-        )
-        raise JobError(f"The head does not send {reference}, {meaning}.")
-    return saved
+    config, *layers = (
+        BLOBS + digest.removeprefix("sha256:") for digest in (image["config"], *image["layers"])
+    )
+    texts = manifest(config, layers) | index(image["top"], image["media_type"], image["size"])
+    for path, text in texts.items():
+        yield Member("bundle", path, len(text), BytesIO(text))
 
 
 def main(root: Path) -> None:
     """Do the job; every end but success is raised."""
     orders: dict[str, Any] = json.loads((root / "manifests/image-copy.json").read_text("utf-8"))
-    references: list[str] = orders["images"]
-    load = ImageLoad(references, orders["size"], shutil.disk_usage(root).free)
+    reference, image = orders["images"][0], orders.get("bundle")
+    wanted = [image["config"], image["top"]] if image else orders["ids"]
+    load = ImageLoad(reference, wanted, orders["size"], shutil.disk_usage(root).free)
 
     def attempt() -> None:
-        if "bundle" in orders:
-            image = orders["bundle"]
-            members = in_bundle(root / "bundle/images", image["blobs"])
-            load.give(members, lambda texts, blobs: bundled(image))
+        if image:
+            load.give(in_bundle(root / "bundle/images", image))
             return
         with from_head(*orders["source"]) as members:
-            load.give(members, partial(judged, references[0], orders["ids"]))
+            load.give(members)
 
     with Progress(root / "jobs/image-copy.json", load.measure) as progress:
-        retry(attempt, lambda: 0, progress, references[0], REMEDY)
+        retry(attempt, lambda: 0, progress, reference, REMEDY)
 
 
 def command() -> None:

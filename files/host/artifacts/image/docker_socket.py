@@ -84,4 +84,4 @@ def _raise(image: str, said: str, causes: Sequence[Cause]) -> NoReturn:
     for words, meaning in causes:
         if any(word in said.lower() for word in words):
             raise JobError(f"{image}: {meaning}. Docker says: {said}")
-    raise RetryableError(f"Docker says: {said}")
+    raise RetryableError(f"{image}: Docker says: {said}")

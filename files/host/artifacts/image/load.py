@@ -2,14 +2,14 @@
 
 import http.client
 import tarfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import IO
 from urllib.parse import quote
 
-from host.artifacts.image.archive import TEXTS, Saved, is_blob, refused
+from host.artifacts.image.archive import TEXTS, is_blob, refused, vouched
 from host.artifacts.image.docker_socket import FULL, Docker, complaint, events, is_here
 from host.common.log import log
 from host.common.progress import JobError
@@ -18,12 +18,8 @@ from host.common.retry import RetryableError
 # Bytes that are read at once. tarfile joins and copies them, in new memory each time if they are
 # more: 8 MiB at a time took 3.7 s of a processor for a gigabyte, 256 KiB 1.4 s.
 PART = 256 * 1024
-# Bytes of a text, and blobs of an image: many times what the largest images have (a layer is a blob
-# or two, and Docker allows 127 layers).
+# Bytes of a text: many times what the largest images have.
 LARGEST_TEXT = 4 * 1024 * 1024
-MOST_BLOBS = 1000
-
-Judge = Callable[[Mapping[str, bytes], Collection[str]], Saved]
 
 
 @dataclass(frozen=True)
@@ -40,16 +36,19 @@ class ImageLoad:
     """One image on its way to this machine's Docker.
 
     Args:
-        references: The names by which Docker may know it, the first for people.
-        size: Bytes that are expected, to show progress.
+        reference: The name that it gets.
+        wanted: The digests that vouch for it; by one of them Docker knows it.
+        size: Bytes that are expected, about.
         most: Bytes that may come.
     """
 
-    def __init__(self, references: Sequence[str], size: int, most: int) -> None:
-        self._reference = references[0]
+    def __init__(self, reference: str, wanted: Collection[str], size: int, most: int) -> None:
+        self._reference = reference
+        self._wanted = wanted
         self._size = size
         self._most = most
         self._passed = 0
+        self._is_whole = False
         self._layers: dict[str, tuple[int, int]] = {}
 
     def measure(self) -> tuple[str, int, int]:
@@ -58,22 +57,16 @@ class ImageLoad:
             return "extracting", sum(done for done, _ in layers), sum(size for _, size in layers)
         return "copying", self._passed, max(self._passed, self._size)
 
-    def give(self, members: Iterator[Member], judge: Judge) -> None:
-        """Have Docker load an archive, and give it the name of the first reference.
+    def give(self, members: Iterator[Member]) -> None:
+        """Have Docker load the files of an archive, and give the image its name.
 
-        Without a name, `docker image prune` would take the image for waste.
-
-        Args:
-            members: The files of the archive.
-            judge: Returns the names and layers that Docker gets, by the archive's texts and the
-                paths of its blobs; raises JobError if it is the wrong one.
+        Without a name, `docker image prune` would take it for waste.
 
         Raises:
             JobError: It is no image or the wrong one, or Docker does not take it.
             RetryableError: The archive or Docker ended early.
         """
-        saved: list[Saved] = []
-        self._passed = 0
+        self._passed, self._is_whole = 0, False
         self._layers.clear()
         docker = Docker()
         try:
@@ -81,8 +74,7 @@ class ImageLoad:
             docker.putheader("Content-Type", "application/x-tar")
             docker.putheader("Transfer-Encoding", "chunked")
             try:
-                parts = self._archive(members, judge, saved)
-                docker.endheaders(parts, encode_chunked=True)
+                docker.endheaders(self._archive(members), encode_chunked=True)
             except BrokenPipeError:
                 log("Docker has stopped listening; its reason follows")
             for event in events(docker.getresponse(), self._reference, [FULL]):
@@ -93,28 +85,34 @@ class ImageLoad:
             raise RetryableError(f"Docker did not take the image ({error})") from error
         finally:
             docker.close()
-        if not saved:
+        if not self._is_whole:
             raise RetryableError("Docker stopped listening in the middle of the image")
-        self._name(saved[0].ids)
+        self._name()
 
-    def _archive(
-        self, members: Iterator[Member], judge: Judge, saved: list[Saved]
-    ) -> Iterator[bytes]:
+    def _archive(self, members: Iterator[Member]) -> Iterator[bytes]:
         """Yield the archive for Docker; it ends with the texts that this program has made."""
         texts: dict[str, bytes] = {}
         blobs: set[str] = set()
         for member in members:
-            if is_blob(member.path) and len(blobs) < MOST_BLOBS:
+            if is_blob(member.path):
                 yield from self._blob(member)
                 blobs.add(member.path)
             elif member.path in TEXTS and member.size <= LARGEST_TEXT:
                 texts[member.path] = _read(member, member.size)
             else:
                 raise refused(f"a file {member.path[:200]!a} of {member.size} bytes")
-        saved.append(judge(texts, blobs))
-        for path, text in saved[0].texts.items():
+        made = vouched(texts, blobs, self._wanted)
+        if not made:
+            meaning = (
+                "another image than the lock: refresh the lock (sparkwright lock --refresh), and"
+                if "@" in self._reference
+                else "built another meanwhile:"
+            )
+            raise JobError(f"The head does not send {self._reference}, it has {meaning} run again.")
+        for path, text in made.items():
             yield _header(path, len(text)) + text + _padding(len(text))
         yield bytes(2 * tarfile.BLOCKSIZE)
+        self._is_whole = True
 
     def _blob(self, member: Member) -> Iterator[bytes]:
         yield _header(member.path, member.size)
@@ -138,13 +136,13 @@ class ImageLoad:
             )
         yield _padding(member.size)
 
-    def _name(self, ids: Sequence[str]) -> None:
+    def _name(self) -> None:
         """Name the image; `repository@sha256:…` gets a tag for its digest."""
-        known = next(filter(is_here, ids), None)
+        known = next(filter(is_here, self._wanted), None)
         if known is None:
+            names = ", ".join(self._wanted)
             raise JobError(
-                f"Docker has loaded {self._reference}, and knows none of {', '.join(ids)}: run "
-                "again."
+                f"Docker has loaded {self._reference}, and knows none of {names}: run again."
             )
         repository, _, tag = self._reference.rpartition(":")
         where = f"repo={quote(repository.removesuffix('@sha256'))}&tag={tag[:12]}"

@@ -9,8 +9,7 @@ import base64
 import http.client
 import json
 import os
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,8 @@ from urllib.parse import quote
 
 from host.artifacts.image.docker_socket import FULL, Cause, Docker, events, is_here
 from host.common.command_line import words
-from host.common.log import log
-from host.common.progress import JobError, Progress
-from host.common.retry import RetryableError, run_job
+from host.common.progress import Progress
+from host.common.retry import RetryableError, retry, run_job
 
 # Seconds before each further try: Docker itself tries each layer five times.
 DELAYS = (2, 10, 30, 60)
@@ -102,65 +100,53 @@ def causes(image: str, login: str) -> Sequence[Cause]:
     return (*CAUSES, (NO_ACCESS, meaning))
 
 
-def astray(proxy: str) -> str:
-    """Return what helps where Docker does not use the proxy that it should; "" if it does."""
+def remedy(proxy: str) -> str:
+    """Return what may help in the end: Docker may not use the proxy that it should."""
     try:
         with closing(Docker()) as docker:
             found = json.loads(docker.ask("GET", "/info").read()).get("HttpProxy")
     except (RetryableError, OSError, http.client.HTTPException, ValueError):
-        return ""
+        return "try later"
     if found == proxy:
-        return ""
+        return "try later"
     return (
-        f". Docker uses {'another proxy than' if found else 'no proxy, and not'} {proxy}: it reads "
+        f"Docker uses {'another proxy than' if found else 'no proxy, and not'} {proxy}: it reads "
         "daemon.json at its start, which a run leaves to you while containers run "
         "(--data docker=restart), and proxies that you have set there yourself stay"
     )
 
 
-def pull(image: str, login: str = "") -> Iterator[dict[str, Any]]:
-    """Have Docker pull an image, `repository@digest`; yield what it says on the way.
+def pull(image: str, login: str, layers: Pull) -> None:
+    """Have Docker pull an image, `repository@digest`, and note what it says on the way.
 
     Args:
-        login: for the registry, as JSON; "" for none.
+        login: For the registry, as JSON; "" for none.
 
     Raises:
-        JobError: it cannot be had.
-        RetryableError: it was not had this time.
+        JobError: It cannot be had.
+        RetryableError: It was not had this time.
     """
     repository, _, digest = image.partition("@")
     address = f"/images/create?fromImage={quote(repository)}&tag={digest}"
     auth = base64.urlsafe_b64encode(login.encode()).decode()
-    known = causes(image, login)
     with closing(Docker()) as docker:
         answer = docker.ask("POST", address, {"X-Registry-Auth": auth} if login else {})
         try:
-            yield from events(answer, image, known)
+            for event in events(answer, image, causes(image, login)):
+                layers.note(event)
         except (OSError, http.client.HTTPException, ValueError):
             raise RetryableError("Docker ended in the middle of the pull") from None
+    if not is_here(image):
+        raise RetryableError("Docker has pulled the image, but does not have it")
 
 
 def main(root: Path, job: str) -> None:
     """Do the job; every end but success is raised."""
     manifest = json.loads((root / "manifests" / f"image@{job}.json").read_text("utf-8"))
-    image, login = manifest["image"], read_login()
-    layers = Pull(manifest["size"])
+    image, login, layers = manifest["image"], read_login(), Pull(manifest["size"])
+    last = remedy(manifest["proxy"]) if "proxy" in manifest else "try later"
     with Progress(root / "jobs" / f"image@{job}.json", layers.measure) as progress:
-        for delay in (*DELAYS, None):
-            try:
-                for event in pull(image, login):
-                    layers.note(event)
-                    progress.message = ""
-                if not is_here(image):
-                    raise RetryableError("Docker has pulled the image, but does not have it")
-                return
-            except RetryableError as error:
-                if delay is None:
-                    hint = astray(manifest["proxy"]) if "proxy" in manifest else ""
-                    raise JobError(f"{image}: {error}{hint}") from None
-                progress.message = f"{error}; next try in {delay} s"
-                log(progress.message)
-                time.sleep(delay)
+        retry(lambda: pull(image, login, layers), lambda: 0, progress, image, last, DELAYS)
 
 
 def command() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from host.artifacts.weights.checkpoint import LocalCheckpoint, Source
-from host.artifacts.weights.folder_source import BundleSource, FolderSource
+from host.artifacts.weights.folder_source import FolderSource
 from host.artifacts.weights.hub import Repository
 from host.artifacts.weights.link import elsewhere
 from host.artifacts.weights.peer_source import PeerSource
@@ -23,13 +23,14 @@ from host.common.progress import Progress
 from host.common.retry import run_job
 
 
-def source(root: Path, manifest: dict[str, Any], progress: Progress) -> Source:
-    """Return what a manifest names: the other Spark of a pair, a bundle, or the hub."""
+def source(root: Path, name: str, manifest: dict[str, Any], progress: Progress) -> Source:
+    """Return what a manifest names: folders here, and the other Spark, a bundle, or the hub."""
+    rest: Source | None = None
     if "source" in manifest:
-        return PeerSource(manifest["source"], progress)
-    if "bundle" in manifest:
-        return BundleSource(root / manifest["bundle"])
-    return Repository(manifest["endpoint"], manifest["repo"], manifest["commit"], progress)
+        rest = PeerSource(manifest["source"], progress)
+    elif "bundle" not in manifest:
+        rest = Repository(manifest["endpoint"], manifest["repo"], manifest["commit"], progress)
+    return FolderSource(elsewhere(root, name, manifest), rest, progress)
 
 
 def main(root: Path, name: str) -> None:
@@ -38,8 +39,7 @@ def main(root: Path, name: str) -> None:
     checkpoint = LocalCheckpoint(root / name, manifest["files"])
     with Progress(root / name / REPORT, checkpoint.measure) as progress:
         checkpoint.verify()
-        rest = source(root, manifest, progress)
-        checkpoint.fetch(FolderSource(elsewhere(root, name, manifest), rest, progress))
+        checkpoint.fetch(source(root, name, manifest, progress))
 
 
 def command() -> None:

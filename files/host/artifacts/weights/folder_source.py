@@ -1,4 +1,4 @@
-"""Folders of this Spark as the source of files: a bundle's, and those that may have some."""
+"""Folders of this Spark as the source of files: those that may have some, and a bundle's."""
 
 import os
 from collections import Counter
@@ -38,48 +38,18 @@ def copied(folder: Path, file: File, partial: Path) -> str:
             raise unwritable(error, partial) from error
 
 
-def _reason(error: OSError | EOFError) -> str:
-    return str(getattr(error, "strerror", error) or "it became shorter")
-
-
-class BundleSource:
-    """A checkpoint's folder in a bundle that was sent here, or that an owner has brought.
-
-    Args:
-        folder: such as /opt/qwen36/bundle/weights/OWNER--NAME@COMMIT.
-    """
-
-    phase = "copying"
-    # One disk.
-    connections = 1
-
-    def __init__(self, folder: Path) -> None:
-        self.name = str(folder)
-        self._folder = folder
-
-    def fetch(self, file: File, partial: Path) -> str:
-        """Copy a file; return its hash.
-
-        Raises:
-            JobError: the folder does not have it.
-        """
-        try:
-            return copied(self._folder, file, partial)
-        except (OSError, EOFError) as error:
-            raise JobError(
-                f"{self._folder}/{file.path}: {_reason(error)}: the bundle is to bring it; run "
-                "again, with the bundle in its place."
-            ) from error
-
-
 class FolderSource:
     """Folders that may have some files; what they lack, or have wrong, comes from another source.
 
     What is copied is hashed as it is written: whoever writes there meanwhile changes nothing.
+    Without another source, the folders must have all: the last of them is a bundle's.
     """
 
-    def __init__(self, folders: Sequence[Path], rest: Source, progress: Progress) -> None:
-        self.name, self.phase, self.connections = rest.name, rest.phase, rest.connections
+    def __init__(self, folders: Sequence[Path], rest: Source | None, progress: Progress) -> None:
+        self.name = rest.name if rest else str(folders[-1])
+        self.phase = rest.phase if rest else "copying"
+        # One disk.
+        self.connections = rest.connections if rest else 1
         self._folders = folders
         self._rest = rest
         self._progress = progress
@@ -92,33 +62,38 @@ class FolderSource:
         """Copy a file, or fetch what a partial file lacks; return the hash of the whole.
 
         Raises:
-            JobError: The other source does not give it either.
+            JobError: No source gives it.
         """
-        is_new = file.path not in self._asked
+        is_new, fault = file.path not in self._asked, ""
         self._asked.add(file.path)
-        for folder in self._folders if is_new and file.size else ():
-            if self._copy(folder, file, partial):
+        for folder in self._folders if is_new else ():
+            if not (fault := self._copy(folder, file, partial)):
                 return file.digest
+        if not self._rest:
+            raise JobError(f"{fault}: the bundle is to bring it; run again, with the bundle there.")
         digest = self._rest.fetch(file, partial)
         self._tell()
         return digest
 
-    def _copy(self, folder: Path, file: File, partial: Path) -> bool:
-        why = "has another hash than the lock's"
+    def _copy(self, folder: Path, file: File, partial: Path) -> str:
+        """Copy a file of a folder; return why that did not work, "" if it did."""
+        fault = f"{file.path} of {folder} "
         try:
             if copied(folder, file, partial) == file.digest:
                 self._copied[folder] += 1
                 self._tell()
-                return True
-        except FileNotFoundError:
-            return False
+                return ""
+            fault += "has another hash than the lock's"
+        except FileNotFoundError as error:
+            return f"{fault}cannot be used ({error.strerror})"
         except (OSError, EOFError) as error:
-            why = f"cannot be used ({_reason(error)})"
+            why = getattr(error, "strerror", error) or "it became shorter"
+            fault += f"cannot be used ({why})"
         partial.unlink(missing_ok=True)
-        self._wrong.append(f"{file.path} of {folder} {why}")
-        log(f"left alone: {self._wrong[-1]}")
+        self._wrong.append(fault)
+        log(f"left alone: {fault}")
         self._tell()
-        return False
+        return fault
 
     def _tell(self) -> None:
         """Have the job's report say what came of it, where the other source says nothing."""

@@ -21,13 +21,7 @@ ALIGNED = 4096
 
 @dataclass(frozen=True)
 class File:
-    """A file of a checkpoint or an image.
-
-    Attributes:
-        path: below its folder.
-        size: bytes.
-        digest: its sha256, or else the hash that git gives it.
-    """
+    """A file of a checkpoint: `digest` is its sha256, or else the hash that git gives it."""
 
     path: str
     size: int
@@ -139,12 +133,7 @@ class ResumableFile:
 
 
 def unwritable(error: OSError, partial: Path) -> JobError:
-    """Return the error of a job whose partial file the disk does not take.
-
-    Args:
-        error: of the disk.
-        partial: the file.
-    """
+    """Return the error of a job whose partial file the disk does not take."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     remedy = "free some space" if full else "mend that"
     return JobError(f"{error.strerror} ({partial}): {remedy}, and run again.")

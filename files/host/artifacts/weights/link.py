@@ -24,7 +24,7 @@ from host.common.log import log
 
 
 def elsewhere(root: Path, folder: str, manifest: Mapping[str, Any]) -> list[Path]:
-    """Return the folders beside a bundle that may have files of a checkpoint.
+    """Return the folders that may have files of a checkpoint, a bundle's last.
 
     FOLDER is NAME@COMMIT: those of other commits, the newest first; a folder NAME is one that its
     owner has filled.
@@ -32,8 +32,9 @@ def elsewhere(root: Path, folder: str, manifest: Mapping[str, Any]) -> list[Path
     name = folder.partition("@")[0]
     found = [path for path in (root / name, *root.glob(f"{name}@*")) if path.is_dir()]
     found.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-    named = map(Path, manifest.get("folders", ()))
-    return [*(path for path in found if path.name != folder), *named]
+    named = [*map(Path, manifest.get("folders", ()))]
+    bundled = [root / manifest["bundle"]] if "bundle" in manifest else []
+    return [*(path for path in found if path.name != folder), *named, *bundled]
 
 
 def opened(folder: Path, file: File) -> int:
@@ -106,8 +107,7 @@ def main(root: Path, folder: str) -> None:
     """Link from each folder what the ones before did not have."""
     manifest = json.loads((root / "manifests" / f"{folder}.json").read_text("utf-8"))
     checkpoint = LocalCheckpoint(root / folder, manifest["files"])
-    bundled = [root / manifest["bundle"]] if "bundle" in manifest else []
-    for other in (*elsewhere(root, folder, manifest), *bundled):
+    for other in elsewhere(root, folder, manifest):
         linked = 0
         for path, file in checkpoint.files.items():
             place = checkpoint.folder / path

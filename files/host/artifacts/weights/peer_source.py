@@ -19,11 +19,7 @@ REMEDY = (
 
 
 class PeerSource:
-    """A folder that the other Spark lends.
-
-    Args:
-        url: Such as http://192.168.100.11:29502/weights/qwen36-nvfp4.
-    """
+    """A folder that the other Spark lends, by its URL."""
 
     phase = "copying"
     # While one writes, others receive and hash: so the disk always has something to do.

@@ -46,7 +46,7 @@ _PATHS = (
     *("/v1/embeddings", "/v1/rerank", "/v1/score"),
 )
 # Headers that are passed on: of a request, and of an answer.
-_ASKED = ("accept", "anthropic-beta", "anthropic-version", "prefer", "user-agent", "x-request-id")
+_ASKED = ("accept", "anthropic-beta", "anthropic-version", "user-agent", "x-request-id")
 _ANSWERED = ("content-length", "content-type", "retry-after", "x-request-id")
 # With these a door, or an engine, says that another one may answer.
 _ELSEWHERE = (401, 408, 429)
@@ -138,8 +138,9 @@ class Gateway:
                 replica = choice(untried)
                 untried.remove(replica)
                 with replica.busy():
-                    if answer := await self._ask(replica, request, body, last=not untried):
-                        return answer
+                    answer = await self._ask(replica, request, body, last=not untried)
+                if answer is not None:
+                    return answer
 
     async def _ask(
         self, replica: Replica, request: web.Request, body: bytes, last: bool

@@ -7,7 +7,6 @@ instead, and on the head of a pair with what the worker tells of itself over the
 import json
 import re
 import socket
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,12 +16,15 @@ from host.common.atomic import replace
 from host.common.seat import SEATS, seat_of
 from host.door.door import Door
 from host.door.haproxy import DoorError
+from host.state import gpu
+from host.state.engines import current, engines
+from host.state.readers import UnknownError, meminfo
 
 # TCP port of the worker, on its first address of the fabric: fabric-metrics.socket.
 PORT = 29503
-# Seconds for the worker, and for a program of this Spark; a sound one answers within one.
+# Seconds for the worker; a sound one answers within one.
 PATIENCE = 5.0
-# Bytes that a worker may tell; it tells about one thousand.
+# Characters that a worker may tell; it tells about one thousand.
 MOST = 65536
 
 # Name -> kind and meaning.
@@ -45,9 +47,15 @@ METRICS = {
     "spark_door_requests_given_up_total": ("counter", "Those that it held in vain."),
     "spark_peer_answers": ("gauge", "Whether the other Spark of the pair told of itself."),
 }
-_GPU = "clocks.sm,power.draw,temperature.gpu,utilization.gpu,memory.used,memory.total"
-# What nvidia-smi counts in, in units of Prometheus.
-_UNITS = (1e6, 1.0, 1.0, 0.01, 1024.0**2, 1024.0**2)
+# Metric -> the reading of the GPU that it tells, and its unit in units of Prometheus.
+_GPU = {
+    "spark_gpu_clock_hertz": ("clock", 1e6),
+    "spark_gpu_power_watts": ("power", 1.0),
+    "spark_gpu_temperature_celsius": ("temperature", 1.0),
+    "spark_gpu_busy_ratio": ("busy", 0.01),
+    "spark_gpu_memory_used_bytes": ("memory_used", 1.0),
+    "spark_gpu_memory_total_bytes": ("memory_total", 1.0),
+}
 _LINE = re.compile(r'(?P<name>\w+)\{spark="(?P<spark>[\w.-]+)"\} (?P<value>-?[\d.]+(e[+-]?\d+)?)')
 
 
@@ -69,8 +77,10 @@ class Sample(NamedTuple):
 def own(root: Path) -> Iterator[Sample]:
     """Yield what this Spark tells of itself; what cannot be read is left out."""
     spark, _ = _place(root)
-    for name, value in (*_gpu(), *_memory()):
+    for name, value in _gpu():
         yield Sample(name, spark, value)
+    for kind in ("Available", "Total"):
+        yield Sample(f"spark_memory_{kind.lower()}_bytes", spark, meminfo()[f"Mem{kind}"])
     for place in (root, *sorted(root.glob(f"{SEATS}/*"))):
         for name, value in _engine(place):
             yield Sample(name, spark, value, seat=seat_of(place))
@@ -122,51 +132,30 @@ def _place(root: Path) -> tuple[str, tuple[str, str] | None]:
 
 
 def _ask(address: str) -> str:
-    with socket.create_connection((address, PORT), timeout=PATIENCE) as client:
-        parts: list[bytes] = []
-        while (part := client.recv(4096)) and sum(map(len, parts)) < MOST:
-            parts.append(part)
-    return b"".join(parts).decode()
+    connection = socket.create_connection((address, PORT), timeout=PATIENCE)
+    with connection as client, client.makefile(encoding="utf-8") as answer:
+        return answer.read(MOST)
 
 
 def _gpu() -> Iterator[tuple[str, float]]:
-    said = _said("nvidia-smi", f"--query-gpu={_GPU}", "--format=csv,noheader,nounits")
-    names = [name for name in METRICS if name.startswith("spark_gpu_")]
-    gpus = [[*map(_number, line.split(","))] for line in said.splitlines()]
-    gpus = [fields for fields in gpus if len(fields) == len(names)]
-    # The GPU with the most memory, as sparkwright/insight/doctor/gpu.py takes it.
-    best = max(gpus, key=lambda fields: fields[-1] or 0, default=[])
-    for name, number, unit in zip(names, best, _UNITS, strict=False):
-        if number is not None:
+    try:
+        best = gpu.read()["gpu"] or {}
+    except UnknownError:
+        return
+    for name, (reading, unit) in _GPU.items():
+        if (number := best.get(reading)) is not None:
             yield name, number * unit
-
-
-def _number(text: str) -> float | None:
-    """Return what nvidia-smi prints; None for "[N/A]"."""
-    return float(text) if re.fullmatch(r" *-?\d+(\.\d+)? *", text) else None
-
-
-def _memory() -> Iterator[tuple[str, float]]:
-    for line in Path("/proc/meminfo").read_text("utf-8").splitlines():
-        key, _, value = line.partition(":")
-        if key in ("MemAvailable", "MemTotal"):
-            name = key.removeprefix("Mem").lower()
-            yield f"spark_memory_{name}_bytes", float(value.split()[0]) * 1024
 
 
 def _engine(root: Path) -> Iterator[tuple[str, float]]:
     try:
-        release = (root / "current").readlink().name
-    except OSError:
+        unit = engines().get(current(str(root)) or "")
+    except UnknownError:
         return
-    properties = "--property=ActiveState,NRestarts"
-    said = _said("systemctl", "show", properties, f"vllm@{release}.service")
-    values = dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
-    if "ActiveState" in values:
-        yield "spark_engine_active", float(values["ActiveState"] == "active")
-        yield "spark_engine_failed", float(values["ActiveState"] == "failed")
-    if values.get("NRestarts", "").isdecimal():
-        yield "spark_engine_restarts_total", float(values["NRestarts"])
+    if unit:
+        yield "spark_engine_active", float(unit["active"] == "active")
+        yield "spark_engine_failed", float(unit["active"] == "failed")
+        yield "spark_engine_restarts_total", float(unit["restarts"])
 
 
 def _door(root: Path) -> Iterator[tuple[str, int, str]]:
@@ -183,14 +172,6 @@ def _door(root: Path) -> Iterator[tuple[str, int, str]]:
             yield f"spark_door_requests_{name}", value, key
     yield "spark_door_requests_waiting", waiting, ""
     yield "spark_door_requests_given_up_total", given_up, ""
-
-
-def _said(*command: str) -> str:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout
 
 
 def command() -> None:

@@ -62,23 +62,20 @@ def architecture(host: Host) -> str:
     return _carried(host, [], hashed=False).architecture
 
 
-def send(bundle: Bundle, paths: Sequence[str], *, hashed: bool = True) -> FunctionCommand:
-    """Return the command that has files of a bundle in the Spark's folder `bundle`; as `bring`."""
+def send(
+    bundle: Bundle, paths: Sequence[str] | Callable[[Host], Sequence[str]], *, hashed: bool = True
+) -> FunctionCommand:
+    """Return the command that has files of a bundle in the Spark's folder `bundle`, as `bring`."""
 
     def run(state: State, host: Host) -> bool:
-        return sent(host, bundle, paths, hashed=hashed)
+        try:
+            bring(host, bundle, paths(host) if callable(paths) else paths, hashed=hashed)
+        except PyinfraError as error:
+            host.log_styled(plain_lines(str(error)), fg="red", log_func=logger.error)
+            return False
+        return True
 
     return FunctionCommand(run, (), {})
-
-
-def sent(host: Host, bundle: Bundle, paths: Sequence[str], *, hashed: bool = True) -> bool:
-    """Send files as `bring`; print why it failed, and return whether it succeeded."""
-    try:
-        bring(host, bundle, paths, hashed=hashed)
-    except PyinfraError as error:
-        host.log_styled(plain_lines(str(error)), fg="red", log_func=logger.error)
-        return False
-    return True
 
 
 def bring(host: Host, bundle: Bundle, paths: Sequence[str], *, hashed: bool = True) -> None:

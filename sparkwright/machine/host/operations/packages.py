@@ -14,6 +14,7 @@ from sparkwright.machine.host.operations.bundle import architecture, bring
 from sparkwright.machine.host.packages import (
     apt_sources,
     failure,
+    holder,
     impatient,
     install_script,
     parse_attempt,
@@ -89,21 +90,21 @@ def _patiently(host: Host, package: str, new_source: bool) -> str | None:
             sources=sources,
             variables=own.settings.proxy_variables,
         )
-        result = parse_attempt(run_now(host, StringCommand(script))[1].stdout_lines)
-        if result.updated:
+        found = parse_attempt(run_now(host, StringCommand(script))[1].stdout_lines)
+        if "updated" in found:
             _updated.add(host.name)
             new_source = False
-        for line in result.complaints:
+        for line in found.get("updated", ()):
             warning = plain(f"a source of packages failed: {line}")
             host.log_styled(warning, fg="yellow", log_func=logger.warning)
-        if result.completed:
+        if "completed" in found:
             host.log("an installation that had been cut off was completed (dpkg --configure -a)")
-        if result.held is None:
-            return None if result.done else failure(package, result.failed)
-        waited = time.monotonic() - begun
+        if "held" not in found:
+            return failure(package, found["failed"]) if "failed" in found else None
+        held, waited = holder(found["held"]), time.monotonic() - begun
         if waited >= patience:
-            return impatient(package, result.held, patience)
+            return impatient(package, held, patience)
         if waited - last_line >= _SAY:
             last_line = waited
-            host.log(plain(waiting(result.held, waited, patience)))
+            host.log(plain(waiting(held, waited, patience)))
         time.sleep(min(_PAUSE, patience - waited))

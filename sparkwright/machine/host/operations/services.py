@@ -33,9 +33,10 @@ def service(
         differs(f"package {package}", "installed", "not installed")
     else:
         unit_differs(unit, active=state.active, enabled=state.enabled, outdated=state.outdated)
+    # A package starts its program at once: by these settings.
+    yield from changes
     if package and not state.known:
         yield install(package)
-    yield from changes
     if not state.enabled:
         yield StringCommand("systemctl enable --quiet", QuoteString(unit))
     if changes or state.outdated:

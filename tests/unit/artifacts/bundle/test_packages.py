@@ -34,7 +34,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def calls(home: Path, *wanted: str) -> list[str]:
     """Have packages in a bundle; return what apt is asked for that."""
     (home / "calls").write_text("")
-    download_packages(wanted, "arm64", ["deb http://a/ ./"], home / "bundle", lambda _: None)
+    download_packages(wanted, "arm64", ["deb http://a/ ./"], home / "bundle")
     return (home / "calls").read_text().splitlines()
 
 

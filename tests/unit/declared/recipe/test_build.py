@@ -1,7 +1,6 @@
 """Builds of images: what is wrong with one, what its result is called, and a release of it."""
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from sparkwright.declared.recipe.build import DISK, FOLDERS, build_files, build_
 from sparkwright.declared.recipe.values import ImageBuild
 from sparkwright.machine.preflight.preflight import findings
 from sparkwright.plan.release.release import Release
+from tests.makers.models import changed
 from tests.makers.preflight import FIT, NOW, WANTED
 from tests.makers.release import lock, recipe, release
 
@@ -109,10 +109,10 @@ def test_other_inputs_are_another_release() -> None:
 
 
 def test_a_build_takes_disk_beside_what_it_is_built_on() -> None:
-    survey = replace(FIT, root_free=80 * GIB, docker_free=80 * GIB)
-    wanted = replace(WANTED, build=DISK)
+    survey = changed(FIT, root_free=80 * GIB, docker_free=80 * GIB)
+    wanted = changed(WANTED, build=DISK)
     assert findings(survey, WANTED, NOW) == []
     (finding,) = findings(survey, wanted, NOW)
     assert "80.0 GiB free" in finding.found
     assert "docker builder prune" in finding.remedy
-    assert findings(replace(survey, image="sha256:1"), wanted, NOW) == []
+    assert findings(changed(survey, image="sha256:1"), wanted, NOW) == []

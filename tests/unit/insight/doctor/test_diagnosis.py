@@ -1,24 +1,23 @@
 """Every known cause, on the log or the reading that shows it."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sparkwright.common.hardware import GIB
-from sparkwright.engine.metrics import Finished
-from sparkwright.insight.doctor.checkup import Checkup
+from sparkwright.insight.doctor.checkup import Checkup, Finished
 from sparkwright.insight.doctor.diagnosis import diagnose
-from sparkwright.insight.doctor.gpu import GpuReading
 from sparkwright.insight.doctor.report import report
 from sparkwright.insight.doctor.signs import signs
 from sparkwright.plan.causes.log_causes import SUBJECTS, causes, from_log, hint, table
 from tests.makers.doctor import HEALTHY, UNIT
+from tests.makers.gpu import gpu
+from tests.makers.models import changed
 
 LOGS = sorted((Path(__file__).parents[2] / "logs").glob("*.log"))
 
-STOPPED = UNIT.model_copy(update={"active": "failed", "status": ""})
+STOPPED = changed(UNIT, active="failed", status="")
 REFUSED = "Free memory on device on startup is less than desired GPU memory utilization (0.8, 97)"
 NO_MEMORY = "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x51)"
 FAULT = "NVRM: Xid (PCI:000f:01:00): 31, pid=9115, MMU Fault: Fault is of type FAULT_PTE"
@@ -31,14 +30,14 @@ READINGS = {
     "driver-memory-pools": {"unit": STOPPED, "driver": "610.57.04", "log": (REFUSED,)},
     "driver-610-64k": {"driver": "610.57.04", "kernel": "7.0.0-1019-nvidia-64k", "log": (FAULT,)},
     "driver-no-memory": {"unit": STOPPED, "log": (NO_MEMORY,)},
-    "gpu-spins": {"gpu": GpuReading(2418.0, 17.0, 50.0, 96.0, None, None)},
+    "gpu-spins": {"gpu": gpu(2418.0, 17.0, 96.0)},
     "gpu-slow": {
-        "gpu": GpuReading(2411.0, 18.0, 50.0, 96.0, None, None),
+        "gpu": gpu(2411.0, 18.0, 96.0),
         "log": ("INFO 11-22 10:00:00 Avg generation throughput: 9.1 tokens/s, Running: 1 reqs",),
     },
     "nic-slow": {"nic": ("LnkSta:\tSpeed 8GT/s (downgraded), Width x4",)},
     "disk-space": {"free": {"/opt/qwen36": 900 * GIB, "/var/lib/docker": GIB}},
-    "power-fault": {"gpu": GpuReading(611.0, 14.2, 45.0, 97.0, None, None)},
+    "power-fault": {"gpu": gpu(611.0, 14.2, 97.0)},
     "swapping": {"swapped": 200 * 1024**2},
     # vllm-project/vllm#48140 and llamastash/llamastash#80: 2.77 GiB free, 52 available.
     "page-cache": {
@@ -49,7 +48,7 @@ READINGS = {
     "hard-downs": {"downs": 1},
     "clock": {"skew": -7200.0},
     "content-null": {"finished": Finished(cut=12, ended=3)},
-    "restarts": {"unit": UNIT.model_copy(update={"restarts": 4})},
+    "restarts": {"unit": changed(UNIT, restarts=4)},
 }
 
 
@@ -88,12 +87,12 @@ def test_evidence_is_the_beginning_of_its_line():
 
 @pytest.mark.parametrize("name", READINGS)
 def test_a_reading_shows_its_cause_first(name):
-    assert diagnose(replace(HEALTHY, **READINGS[name]))[0].name == name
+    assert diagnose(changed(HEALTHY, **READINGS[name]))[0].name == name
 
 
 def test_every_sign_has_a_reading_and_every_cause_a_sign_or_a_log():
     names = signs(HEALTHY).keys()
-    assert READINGS.keys() == names == signs(replace(HEALTHY, gpu=None)).keys()
+    assert READINGS.keys() == names == signs(changed(HEALTHY, gpu=None)).keys()
     assert {name for name, cause in causes().items() if not cause.shows} <= names
     assert names <= causes().keys()
 
@@ -104,7 +103,7 @@ def test_what_is_likely_as_well_is_known():
 
 @pytest.mark.parametrize("name", [each.name for each in table("host")])
 def test_a_reading_shows_nothing_else(name):
-    found = diagnose(replace(HEALTHY, **READINGS[name]))
+    found = diagnose(changed(HEALTHY, **READINGS[name]))
     assert [each.name for each in found] == [name]
 
 
@@ -119,7 +118,7 @@ def test_names_are_unique_and_sentences_end_without_a_stop():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"gpu": GpuReading(208.0, 3.6, 40.0, 0.0, None, None)},  # at rest a GPU is slow, too
+        {"gpu": gpu(208.0, 3.6, 0.0)},  # at rest a GPU is slow, too
         {"gpu": None, "finished": None, "gpu_inside": None},
         {"finished": Finished(cut=0, ended=0)},
         {"memory": (121 * GIB, 2 * GIB, 30 * GIB)},  # while it serves, files may have the rest
@@ -128,39 +127,36 @@ def test_names_are_unique_and_sentences_end_without_a_stop():
         {"driver": "610.57.04", "kernel": "7.0.0-1019-nvidia-64k"},
         {"driver": None},
         # While weights load, a Spark swaps.
-        {
-            "unit": UNIT.model_copy(update={"active": "activating", "starting": True}),
-            "swapped": 200 * 1024**2,
-        },
+        {"unit": changed(UNIT, active="activating", starting=True), "swapped": 200 * 1024**2},
         # Of a first start that was refused, though another one serves since.
         {"memory": (121 * GIB, 3 * GIB, 52 * GIB), "log": (REFUSED, "serving")},
         # A GPU that works, and a core that rests while the GPU does.
-        {"gpu": GpuReading(2411.0, 45.0, 50.0, 95.0, None, None), "cpu": 3900.0},
-        {"gpu": GpuReading(208.0, 3.6, 40.0, 0.0, None, None), "cpu": 338.0},
+        {"gpu": gpu(2411.0, 45.0, 95.0), "cpu": 3900.0},
+        {"gpu": gpu(208.0, 3.6, 0.0), "cpu": 338.0},
         # Both of a Spark's cards have half of their lanes each.
         {"nic": ("LnkSta:\tSpeed 32GT/s, Width x4 (downgraded)",)},
         # The kernel killed another program.
         {"log": ("serving", "Out of memory: Killed process 9 (comfyui) total-vm:1kB")},
         {
             "unit": STOPPED,
-            "gpu": GpuReading(2418.0, 17.0, 50.0, 96.0, None, None),
+            "gpu": gpu(2418.0, 17.0, 96.0),
         },  # another's work
     ],
 )
 def test_a_sound_host_shows_nothing(changes):
-    assert diagnose(replace(HEALTHY, **changes)) == []
+    assert diagnose(changed(HEALTHY, **changes)) == []
 
 
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        ("power-fault", {"gpu": GpuReading(858.0, 20.0, 45.0, 96.0, None, None)}),
+        ("power-fault", {"gpu": gpu(858.0, 20.0, 96.0)}),
         ("power-fault", {"cpu": 998.0}),
-        ("gpu-slow", {"gpu": GpuReading(2411.0, 34.0, 50.0, 96.0, None, None)}),
+        ("gpu-slow", {"gpu": gpu(2411.0, 34.0, 96.0)}),
         (
             "gpu-spins",
             {
-                "gpu": GpuReading(None, None, None, 96.0, None, None),
+                "gpu": gpu(None, None, 96.0),
                 "log": (
                     "Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 0.0 tokens/s, "
                     "Running: 2 reqs, Waiting: 0 reqs",
@@ -193,11 +189,11 @@ def test_a_sound_host_shows_nothing(changes):
     ],
 )
 def test_other_readings_of_a_cause(name, changes):
-    assert diagnose(replace(HEALTHY, **changes))[0].name == name
+    assert diagnose(changed(HEALTHY, **changes))[0].name == name
 
 
 def test_what_explains_a_refusal_comes_before_it():
-    kernel = replace(HEALTHY, unit=STOPPED, log=(REFUSED,), **READINGS["kernel-kho"])
+    kernel = changed(HEALTHY, unit=STOPPED, log=(REFUSED,), **READINGS["kernel-kho"])
     found = [each.name for each in diagnose(kernel) if not each.guess]
     assert found == ["kernel-kho", "free-memory-at-start"]
 
@@ -235,20 +231,20 @@ def test_no_trouble_is_said_with_what_was_looked_at():
 
 
 def test_a_start_under_way_says_how_far_it_is():
-    unit = UNIT.model_copy(update={"active": "activating", "starting": True})
-    text = said(replace(HEALTHY, unit=unit, log=("Starting to load model x",)))
+    unit = changed(UNIT, active="activating", starting=True)
+    text = said(changed(HEALTHY, unit=unit, log=("Starting to load model x",)))
     assert "no trouble found: vllm@tiny-0a1b2c3d is activating (loading weights)" in text
 
 
 def test_an_idle_spark_says_so():
-    bare = replace(HEALTHY, release=None, unit=None, log=())
+    bare = changed(HEALTHY, release=None, unit=None, log=())
     assert "this Spark is idle" in said(bare, recipe=None)
     assert "tiny was not set up yet" in said(bare)
 
 
 def test_an_unknown_failure_shows_its_last_errors():
     log = ("starting", "SomeNewError: nobody knows", "engine ended: its exit status was 1")
-    text = said(replace(HEALTHY, unit=STOPPED, log=log))
+    text = said(changed(HEALTHY, unit=STOPPED, log=log))
     assert "shows no known cause" in text
     assert "SomeNewError: nobody knows" in text
     assert "journalctl -u vllm@tiny-0a1b2c3d" in text
@@ -256,6 +252,6 @@ def test_an_unknown_failure_shows_its_last_errors():
 
 def test_at_most_three_causes_are_shown_in_full():
     log = ("No space left on device", "Address already in use", "CUDA out of memory", "fp8e4nv")
-    text = said(replace(HEALTHY, unit=STOPPED, log=log))
+    text = said(changed(HEALTHY, unit=STOPPED, log=log))
     assert text.count("cause: ") == 3
     assert "and also: cuda-out-of-memory" in text

@@ -1,18 +1,29 @@
 """The report for an issue: what it tells of a Spark, and that nothing else gets into it."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import sparkwright
 from sparkwright.declared.recipe.loader import load_recipe
-from sparkwright.insight.doctor.checkup import Checkup, FailedSwitch, parse_checkup
+from sparkwright.insight.doctor.checkup import Checkup, FailedSwitch
 from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.insight.doctor.issue_report import heading, section
 from sparkwright.plan.causes.cause import Diagnosis
-from tests.makers.doctor import NOW, output
+from tests.makers.doctor import HEALTHY, NOW, UNIT
+from tests.makers.models import changed
 
 RECIPE = load_recipe("qwen3.6-35b-fp8")
-FAILS = parse_checkup(output(), NOW)
+FAILS = changed(
+    HEALTHY,
+    unit=changed(UNIT, active="failed"),
+    free={"/opt/qwen36": 1_000_000_000},
+    system={
+        "product": "NVIDIA_DGX_Spark",
+        "firmware": "5.36_0ACUM018",
+        "system": "Ubuntu 24.04.3 LTS",
+        "DGX OS": "7.2.3",
+        "DGX OS, updated to": "7.6.0",
+    },
+)
 
 
 def report(checkup: Checkup | None, *diagnoses: Diagnosis, recipe: str = "qwen3.6-35b-fp8") -> str:
@@ -28,7 +39,7 @@ def report(checkup: Checkup | None, *diagnoses: Diagnosis, recipe: str = "qwen3.
 
 
 def test_it_tells_versions_causes_and_figures() -> None:
-    checkup = replace(FAILS, log=("no space left on device",), skew=0)
+    checkup = changed(FAILS, log=("no space left on device",), skew=0)
     text = report(checkup, *diagnose(checkup))
     for row in (
         f"| Sparkwright | `{sparkwright.__version__}` |",
@@ -40,7 +51,7 @@ def test_it_tells_versions_causes_and_figures() -> None:
         "| DGX OS | `7.2.3` |",
         "| DGX OS, updated to | `7.6.0` |",
         "| firmware | `5.36_0ACUM018` |",
-        "| kernel | `7.0.0-1019-nvidia` |",
+        "| kernel | `6.17.0-1032-nvidia` |",
         "| driver | `580.173.02` |",
         "| Docker | `28.3.3` |",
         "| recipe | `qwen3.6-35b-fp8, rank 0 of 2` |",
@@ -64,14 +75,14 @@ def test_a_spark_that_cannot_be_read_is_named() -> None:
 def test_no_text_of_the_spark_gets_into_it() -> None:
     private = "rack-a alice@corp.io hf_AbCdEf1234567890 | `x` \x1b[31m"
     assert FAILS.unit
-    checkup = replace(
+    checkup = changed(
         FAILS,
         log=(private,),
-        unit=FAILS.unit.model_copy(update={"status": private}),
+        unit=changed(FAILS.unit, status=private),
         kernel=private,
         driver=private,
         docker=private,
-        failed=FailedSwitch(private, NOW, private, (private,)),
+        failed=FailedSwitch(release=private, at=NOW, reason=private, log=(private,)),
         system=dict.fromkeys(FAILS.system, private),
     )
     cause = Diagnosis("cause", f"It is {private}", private, private)

@@ -22,6 +22,7 @@ from sparkwright.plan.release.lock import Lock, unresolved
 from tests.makers.engine import NEW, state_of
 from tests.makers.engine import engines as made_engines
 from tests.makers.fabric import PLAN, PORT_0, A, B, set_up
+from tests.makers.models import changed
 
 RELEASE = NEW.id
 OTHER = "lab-tiny-99999999"
@@ -99,7 +100,7 @@ def test_a_fabric_that_differs() -> None:
     state = set_up(PORT_0)
 
     def found(**changes: Any) -> list[tuple[str, str, str]]:
-        return [tuple(each) for each in fabric_differences(PLAN, PORT_0, replace(state, **changes))]
+        return [tuple(each) for each in fabric_differences(PLAN, PORT_0, changed(state, **changes))]
 
     wanted = (NETPLAN, "the fabric's addresses, root:root 600")
     assert found(guarded=True) == []

@@ -1,117 +1,139 @@
 """What runs on a Spark, where no operation looks."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from host.state import docker
+from host.state import running as part
 from sparkwright.insight.drift.drift import (
+    Running,
     RunningContainer,
-    parse_running,
+    ask_running,
     running_differences,
-    running_script,
 )
+from sparkwright.machine.host.kernel import Kernel
 from sparkwright.plan.release.command import Ranks, container_arguments, environment
+from tests.makers.gpu import gpu
+from tests.makers.models import changed
 from tests.makers.release import release
-from tests.makers.shell import program, shell
 
 OTHER = "lab-tiny-99999999"
 
 
-def running(
-    declared: bool = True, limit: int | None = None, **parts: str
-) -> list[tuple[str, str, str]]:
-    """Return what is told of a Spark that runs one engine, but for some sections."""
+def container(**changes: Any) -> RunningContainer:
+    """Return the container of the declared release, but for some of it."""
     served = release()
-    ours = container_arguments(served.recipe, Ranks())
     variables = [f"{key}={value}" for key, value in environment(served.recipe).items()]
-    known = {"RELEASE": served.id, "ARGUMENTS": json.dumps(ours), "ENV": json.dumps(variables)}
-    found = {"containers": CONTAINER, "image": "sha256:aa", "holds": "0x1, [N/A]", "held": "vim"}
-    found |= {"kernel": KERNEL, "gpu": BUSY, "inside": "GPU 0: NVIDIA GB10", **parts}
-    text = "\n".join(f"@@{name}\n{said}" for name, said in found.items())
-    for word, value in known.items():
-        text = text.replace(word, value)
-    state = parse_running(text.splitlines())
-    told = running_differences(state, served if declared else None, limit)
-    return [tuple(each) for each in told]
+    values = {
+        "image": "sha256:aa",
+        "arguments": tuple(container_arguments(served.recipe, Ranks())),
+        "environment": tuple(variables),
+    }
+    return RunningContainer(**values | changes)
 
 
-CONTAINER = "RELEASE\tsha256:aa\tARGUMENTS\tENV"
-BUSY = "2418, 61.42, 67, 96, [N/A], [N/A]"
-KERNEL = "release 7.0.0-1019-nvidia\nline root=/dev/sda quiet\nhandover 0\npools"
+SOUND = Kernel("7.0.0-1019-nvidia", "root=/dev/sda quiet", 0, pools=False)
+RUNS = Running(
+    containers={release().id: container()},
+    image="sha256:aa",
+    held=("vim",),
+    kernel=SOUND,
+    gpu=gpu(2418.0, 61.42, reasons=1),
+    inside="GPU 0: NVIDIA GB10",
+)
+
+
+def running(
+    declared: bool = True, limit: int | None = None, **changes: Any
+) -> list[tuple[str, str, str]]:
+    """Return what is told of a Spark that runs one engine, but for some of it."""
+    served = release() if declared else None
+    return [tuple(each) for each in running_differences(changed(RUNS, **changes), served, limit)]
 
 
 def test_what_runs_otherwise() -> None:
-    name, container = release().id, f"container vllm-{release().id}"
+    name, label = release().id, f"container vllm-{release().id}"
+
+    def ours(**changes: Any) -> dict[str, RunningContainer]:
+        return {name: container(**changes)}
+
     assert running() == []
-    assert running(containers="") == []
-    assert running(holds="[N/A], [N/A]", image="") == []
+    assert running(containers={}) == []
+    assert running(gpu=None, image=None) == []
     assert running(declared=False) == [("release that runs", "none", name)]
-    assert running(containers=f"{OTHER}\tsha256:bb\t[]\tnull\n{CONTAINER}") == [
+    assert running(containers={OTHER: container(), **ours()}) == [
         ("release that runs", name, OTHER)
     ]
-    assert running(containers=CONTAINER.replace("aa", "bb")) == [
-        (f"{container}: image", "sha256:aa", "sha256:bb")
+    assert running(containers=ours(image="sha256:bb")) == [
+        (f"{label}: image", "sha256:aa", "sha256:bb")
     ]
-    by_hand = CONTAINER.replace("ARGUMENTS", '["serve", "--max-model-len", "77"]')
-    assert running(containers=by_hand) == [(f"{container}: arguments", "its release's", "77")]
-    assert running(containers=CONTAINER.replace("ARGUMENTS", "null")) == [
-        (f"{container}: arguments", "its release's", "fewer")
+    by_hand = ("serve", "--max-model-len", "77")
+    assert running(containers=ours(arguments=by_hand)) == [
+        (f"{label}: arguments", "its release's", "77")
     ]
-    told = running(containers=CONTAINER.replace("ENV", '["PATH=/bin"]'))
+    assert running(containers=ours(arguments=())) == [
+        (f"{label}: arguments", "its release's", "fewer")
+    ]
+    told = running(containers=ours(environment=("PATH=/bin",)))
     assert {each[1:] for each in told} == {("its release's value", "another")}
-    # Of several GPUs the largest counts, as everywhere.
-    assert running(holds="0x0000000000000008, 8192\n0x0000000000000001, 32607") == []
-    assert running(holds="0x0000000000000088, [N/A]") == [
+    assert running(gpu=gpu(2418.0, 61.42, reasons=0x88)) == [
         ("GPU clock", "not held back", "held back by hardware slowdown"),
         ("GPU clock", "not held back", "held back by the power supply (power brake)"),
     ]
-    assert running(held="vim\nufw-doc\nnvidia-driver-580-open\nlinux-nvidia-hwe\nufw") == [
+    held = ("vim", "ufw-doc", "nvidia-driver-580-open", "linux-nvidia-hwe", "ufw")
+    assert running(held=held) == [
         ("package nvidia-driver-580-open", "updated with the system", "held back"),
         ("package linux-nvidia-hwe", "updated with the system", "held back"),
         ("package ufw", "updated with the system", "held back"),
     ]
     assert running(limit=2200) == [("GPU clock", "at most 2200 MHz", "2418 MHz")]
-    assert (
-        running(limit=2200, gpu=BUSY.replace("2418", "208").replace("96", "0"))
-        == running(limit=2200, gpu=BUSY.replace("2418", "[N/A]"))
-        == running(limit=2200, gpu="")
-        == []
-    )
-    assert running(kernel=KERNEL.replace("handover 0", "handover 9750528")) == [
+    for sound in (gpu(208.0, 61.42, 0.0), gpu(None, 61.42), None):
+        assert running(limit=2200, gpu=sound) == []
+    assert running(kernel=replace(SOUND, handover=9750528 * 1024)) == [
         (
             "kernel 7.0.0-1019-nvidia, booted with `root=/dev/sda quiet`",
             "no memory kept for kexec handover (kho=off)",
             "9.3 GiB kept",
         )
     ]
-    assert running(kernel=f"{KERNEL} 529") == [
+    assert running(kernel=replace(SOUND, handover=1024)) == []
+    assert running(kernel=replace(SOUND, pools=True)) == [
         ("NVIDIA driver", "EnableSystemMemoryPools 0", "pools that keep memory")
     ]
-    with pytest.raises(ValueError, match="unreadable"):
-        parse_running(["@@containers"])
 
 
-def test_the_script_reads_what_docker_says(tmp_path: Path) -> None:
-    # Docker prints what stands between the parts of a template as it is: tabs.
-    program(
-        tmp_path / "docker",
-        """\
-case "$*" in
-ps*) printf '4f6c\tvllm-a-1\t\ta-1\n77\tweb\t\t\n' ;;
-image*) echo sha256:aa ;;
-"inspect --format {{index .Config.Labels "*" 4f6c") printf 'a-1\tsha256:bb\t["serve"]\t["A=b"]\n' ;;
-esac""",
-    )
-    done = shell(running_script(str(tmp_path), ["image@sha256:0"]), tmp_path)
-    found = parse_running(done.stdout.splitlines())
-    assert (found.image, found.holds) == ("sha256:aa", None)
-    assert found.containers == {"a-1": RunningContainer("sha256:bb", ["serve"], ["A=b"])}
+def test_what_docker_says_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = {"Labels": {"sparkwright.release": "a-1"}, "Cmd": ["serve"], "Env": ["A=b"]}
+    said = {
+        "/containers/json": [
+            {"Id": "4f6c", "Labels": config["Labels"]},
+            {"Id": "77", "Labels": {"sparkwright.release": "gone-1"}},
+            {"Id": "99", "Labels": None},
+        ],
+        "/containers/4f6c/json": {"Image": "sha256:bb", "Config": config},
+        "/images/image@sha256:0/json": {"Id": "sha256:aa"},
+    }
+    monkeypatch.setattr(docker, "get", said.get)
+    ask = ask_running("/none", release())
+    found = ask.value(json.dumps({"known": part.read("/none", ["old", "image@sha256:0"])}))
+    assert found.image == "sha256:aa"
+    own = RunningContainer(image="sha256:bb", arguments=("serve",), environment=("A=b",))
+    assert found.containers == {"a-1": own}
+
+
+def test_without_docker_nothing_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(docker, "SOCKET", str(tmp_path / "none"))
+    found = part.read("/none", ["image"])
+    assert (found["containers"], found["image"], found["inside"]) == ({}, None, "")
 
 
 def test_a_gpu_that_is_held_back_under_load_or_lost() -> None:
     slow = "612 MHz and 28 W while 97 % busy"
-    assert running(gpu="612, 28.10, 50, 97, [N/A], [N/A]") == [
+    assert running(gpu=gpu(612.0, 28.1, 97.0)) == [
         ("GPU clock under load", "as high as the load asks", slow)
     ]
     said = "Failed to initialize NVML: Unknown Error"

@@ -1,31 +1,29 @@
 """The node exporter with its units, and what Prometheus keeps where two replicas share a Spark."""
 
+import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from sparkwright.common.files import ManagedFile
+from host.state import exporter
 from sparkwright.common.placed import EXPORTER_DEFAULTS
 from sparkwright.common.ports import METRICS_PORT
 from sparkwright.declared.fleet.fabric_plan import fabric_plan
 from sparkwright.declared.fleet.fleet import Fleet, Replica, Spark
 from sparkwright.declared.fleet.settings import Settings
-from sparkwright.insight.monitoring.deploy import host_metrics, metrics_units
+from sparkwright.insight.monitoring.deploy import metrics_units, node_exporter, stopped
 from sparkwright.insight.monitoring.node_exporter import (
+    EXPORTER,
     SOCKET,
     TIMER,
+    Exporter,
     exporter_defaults,
-    exporter_script,
-    parse_exporter,
 )
 from sparkwright.insight.monitoring.targets import prometheus_config, targets
-from tests.makers.shell import shell
-from tests.unit.driven import fake_host, said_of_file
-from tests.unit.units import said_of_units
+from tests.unit.driven import fake_host, file_of, placed
 
 FILES = Path(__file__).parents[4] / "files" / "host" / "insight" / "monitoring"
 ROOT = "/opt/qwen36"
@@ -44,62 +42,50 @@ def test_units_know_root_and_fabric() -> None:
     assert f"\nPORT = {METRICS_PORT}\n" in program
 
 
-def exporter_output(
-    listener: str = "", package: str = "", exporter: str = "", timer: str = "", socket: str = ""
-) -> list[str]:
-    units = {
-        "prometheus-node-exporter.service": exporter,
-        "spark-metrics.timer": timer,
-        "fabric-metrics.socket": socket,
-    }
-    return [
-        *("@@listener", *listener.splitlines()),
-        *("@@package", *package.splitlines()),
-        *said_of_units(units),
-    ]
+def test_whose_exporter_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(exporter, "listening", list)
+    monkeypatch.setattr(exporter, "lines", lambda *_: [])
+
+    def foreign() -> str | None:
+        known = json.dumps({"known": exporter.read(str(tmp_path))})
+        return Exporter.ask().value(known).foreign
+
+    assert foreign() is None
+    monkeypatch.setattr(exporter, "lines", lambda *_: ["installed"])
+    assert foreign() == "prometheus-node-exporter was here before"
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "installed").write_text("ufw\nprometheus-node-exporter\n")
+    assert foreign() is None
+    own = {"pid": 6, "command": "x", "cgroup": "/system.slice/prometheus-node-exporter.service"}
+    socket = {"kind": "tcp", "address": "127.0.0.1", "port": 9100, "processes": [own]}
+    monkeypatch.setattr(exporter, "listening", lambda: [socket])
+    assert foreign() is None
+    own |= {"pid": 7, "command": "node", "cgroup": "/system.slice/theirs.service"}
+    assert foreign() == "port 9100 is held by node (pid 7)"
 
 
-def test_the_script_reads_a_machine_without_anything(tmp_path: Path) -> None:
-    script = exporter_script(str(tmp_path), {TIMER: [str(tmp_path / "none")], SOCKET: []})
-    done = shell(script)
-    found = parse_exporter(done.stdout.splitlines())
-    assert set(found.units) == {TIMER, SOCKET}
-    assert not any(unit.active or unit.outdated for unit in found.units.values())
-    with pytest.raises(ValueError, match="found no section"):
-        parse_exporter(["@@package"])
+NOBODYS: dict[str, Any] = {"holder": None, "installed": False, "ours": False}
+OURS = NOBODYS | {"installed": True, "ours": True}
+RUNS = "loaded active enabled 1000"
 
 
-PROGRAMS = [ManagedFile(f"{ROOT}/bin/sparkwright-host", "program")]
+def exporter_run(found: dict[str, Any], unit: str = "", **settings: Any) -> list[str]:
+    """Return the commands that change a head.
 
-
-def metrics_run(unit: str | None, output: list[str], current: bool = False) -> list[str]:
-    """Return the commands that change a Spark, whose files are `current` or all absent."""
-    names = (unit, "spark-metrics.service") if unit else ()
-    units = [ManagedFile(f"/etc/systemd/system/{name}", "x") for name in names]
-    answers: dict[Any, Any] = {"@@listener": output}
-    if current:
-        answers["stat $follow"] = file_lines(units)
-    host = fake_host(answers, root=ROOT)
-    host.run(host_metrics, name="x", root=ROOT, unit=unit, programs=PROGRAMS, units=units)
-    facts = ("@@listener", "stat $follow")
-    return [each for each in host.scripts() if not any(fact in each for fact in facts)]
-
-
-def file_lines(units: Sequence[ManagedFile]) -> list[str]:
-    files = {unit.path: unit.text for unit in units}
-    files |= {file.path: file.text for file in PROGRAMS}
-    files |= {EXPORTER_DEFAULTS: exporter_defaults(ROOT)}
-    return [
-        *(line for path, text in files.items() for line in said_of_file(path, text)),
-        *(f"stat\tdirectory\troot\troot\t755\t{ROOT}/{name}" for name in ("bin", "metrics")),
-    ]
-
-
-RUNS = "active enabled"
+    Args:
+        unit: what systemd says about the exporter's unit.
+        settings: the state of its settings; none where there are none.
+    """
+    text = exporter_defaults(ROOT)
+    files = {EXPORTER_DEFAULTS: file_of(text, **settings)} if settings else {}
+    units = {EXPORTER: unit} if unit else {}
+    host = fake_host(state={"exporter": found, "placed": placed(files, units)}, root=ROOT)
+    host.run(node_exporter, name="x", root=ROOT)
+    return host.scripts()
 
 
 def test_a_head_gets_an_exporter_that_never_listens_on_the_lan() -> None:
-    commands = metrics_run(TIMER, exporter_output())
+    commands = exporter_run(NOBODYS)
     (install,) = [n for n, each in enumerate(commands) if "apt-get install" in each]
     settings = [n for n, each in enumerate(commands) if "/etc/default/prometheus" in each]
     assert settings
@@ -109,44 +95,32 @@ def test_a_head_gets_an_exporter_that_never_listens_on_the_lan() -> None:
     assert [each for each in commands[install + 1 :] if "mkdir" not in each] == [
         "systemctl enable --quiet prometheus-node-exporter.service",
         "systemctl daemon-reload && systemctl restart prometheus-node-exporter.service",
-        "systemctl enable --quiet spark-metrics.timer",
-        "systemctl daemon-reload && systemctl restart spark-metrics.timer",
     ]
 
 
 def test_a_second_run_changes_nothing() -> None:
-    ours = exporter_output(package="installed\nprometheus-node-exporter", exporter=RUNS, timer=RUNS)
-    assert metrics_run(TIMER, ours, current=True) == []
-    assert metrics_run(SOCKET, exporter_output(socket=RUNS), current=True) == []
-    assert metrics_run(None, exporter_output(exporter=RUNS)) == []
+    assert exporter_run(OURS, RUNS, changed=900) == []
 
 
 def test_a_run_that_died_in_between_is_finished() -> None:
-    half = exporter_output(
-        package="installed\nprometheus-node-exporter",
-        exporter=f"{RUNS} outdated",
-        timer="enabled",
-    )
-    assert metrics_run(TIMER, half, current=True) == [
+    assert exporter_run(OURS, RUNS, changed=1001) == [
         "systemctl daemon-reload && systemctl restart prometheus-node-exporter.service",
-        "systemctl start spark-metrics.timer",
     ]
 
 
+@pytest.mark.parametrize("found", [NOBODYS | {"installed": True}, NOBODYS | {"holder": "x"}])
+def test_the_owners_exporter_stays_as_it_is(found: dict[str, Any]) -> None:
+    assert exporter_run(found, RUNS) == []
+
+
 @pytest.mark.parametrize(
-    "output",
-    [exporter_output(package="installed", exporter=RUNS), exporter_output("node (pid 7)")],
+    ("timer", "commands"),
+    [(RUNS, ["systemctl disable --quiet --now spark-metrics.timer"]), ("", [])],
 )
-def test_the_owners_exporter_stays_as_it_is(output: list[str]) -> None:
-    commands = metrics_run(TIMER, output)
-    assert not [each for each in commands if "node-exporter" in each or "apt-get" in each]
-    assert "systemctl enable --quiet spark-metrics.timer" in commands
-
-
-def test_a_spark_that_changes_its_part_stops_the_other() -> None:
-    off = "systemctl disable --quiet --now spark-metrics.timer"
-    assert metrics_run(None, exporter_output(timer=RUNS)) == [off]
-    assert metrics_run(SOCKET, exporter_output(timer=RUNS, socket=RUNS), current=True) == [off]
+def test_a_spark_that_changes_its_part_stops_the_other(timer: str, commands: list[str]) -> None:
+    host = fake_host(state={"placed": placed(units={TIMER: timer})}, root=ROOT)
+    host.run(stopped, name="x", units=[TIMER, SOCKET])
+    assert host.scripts() == commands
 
 
 FLEET = Fleet(

@@ -96,9 +96,9 @@ def test_what_a_spark_says_of_ssh_and_of_published_ports(monkeypatch):
         "ufw route allow in on eth0 out on eth1 to any port 80 proto tcp",
         "ufw allow 8000/tcp comment 'sparkwright door'",
     ]
-    said = {"sshd": ["port 22", "addressfamily any"], "ufw": ufw, "systemctl": []}
-    systemctl = (
-        "Id=ssh.socket\nListen=[::]:2222 (Stream)\n\nId=firewalld.service\nActiveState=active"
+    said = {"sshd": ["port 22", "addressfamily any"], "ufw": ufw}
+    systemctl = "\n\n".join(
+        ("ActiveState=inactive", "Listen=[::]:2222 (Stream)", "ActiveState=active")
     )
     containers = [
         {

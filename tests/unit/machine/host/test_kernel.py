@@ -1,27 +1,21 @@
 """What a kernel and its driver keep of the memory, and what preflight and doctor make of it."""
 
-from dataclasses import replace
-from pathlib import Path
-
 import pytest
 
+from host.state import kernel
 from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.insight.doctor.diagnosis import diagnose
-from sparkwright.machine.host.kernel import HANDOVER
-from sparkwright.machine.host.survey import parse_survey
 from sparkwright.machine.preflight.preflight import findings
 from tests.makers.doctor import HEALTHY
-from tests.makers.preflight import FIT, MACHINES, NOW, SPARK, WANTED
-from tests.makers.shell import shell
+from tests.makers.models import changed
+from tests.makers.preflight import MACHINES, NOW, SPARK, WANTED, survey
 
-# As /proc/meminfo of a Spark with 7.0.0-1019-nvidia shows it: CmaFree, and a CmaTotal of 0.
-KEEPS = parse_survey(
-    SPARK.replace("6.11.0-1016", "7.0.0-1019").replace("handover 0", "handover 9750528").split("\n")
-)
+KERNEL = SPARK["kernel"]
+KEEPS = survey(kernel=KERNEL | {"release": "7.0.0-1019-nvidia", "handover": 9750528 << 10})
 
 
 def test_its_reserve_is_an_error_for_a_pair():
-    (finding,) = findings(KEEPS, replace(WANTED, pair=True), NOW)
+    (finding,) = findings(KEEPS, changed(WANTED, pair=True), NOW)
     assert finding.error
     assert "kernel 7.0.0-1019-nvidia keeps 9.3 GiB for kexec handover" in finding.found
     assert "kho=off" in finding.remedy
@@ -33,44 +27,45 @@ def test_its_reserve_is_an_error_for_a_pair():
 # As of MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259: enough to break a pair.
 @pytest.mark.parametrize(("kib", "hurts"), [(940604, True), (512 * 1024 - 1, False)])
 def test_a_small_reserve_counts_for_the_doctor_as_here(kib: int, hurts: bool):
-    told = SPARK.replace("handover 0", f"handover {kib}").split("\n")
-    found = findings(parse_survey(told), replace(WANTED, pair=True), NOW)
-    seen = diagnose(replace(HEALTHY, cma=(0, kib * 1024)))
+    told = survey(kernel=KERNEL | {"handover": kib << 10})
+    found = findings(told, changed(WANTED, pair=True), NOW)
+    seen = diagnose(changed(HEALTHY, cma=(0, kib * 1024)))
     assert (len(found), [each.name for each in seen]) == (hurts, ["kernel-kho"] * hurts)
 
 
 def test_it_is_nothing_to_a_card():
-    _, survey = MACHINES["5090"]
-    kernel = replace(survey.kernel, handover=9 * GIB, pools=True)
-    wanted = replace(WANTED, hardware=HARDWARE["rtx-5090"])
-    assert findings(replace(survey, kernel=kernel), wanted, NOW) == []
+    _, card = MACHINES["5090"]
+    keeps = changed(card.kernel, handover=9 * GIB, pools=True)
+    wanted = changed(WANTED, hardware=HARDWARE["rtx-5090"])
+    assert findings(changed(card, kernel=keeps), wanted, NOW) == []
 
 
 def test_pools_of_the_driver_are_named():
-    survey = parse_survey(
-        SPARK.replace("580.126.09", "610.57").replace("pools", "pools 529").split("\n")
-    )
-    (finding,) = findings(survey, WANTED, NOW)
+    told = survey(driver="610.57", kernel=KERNEL | {"pools": True})
+    (finding,) = findings(told, WANTED, NOW)
     assert not finding.error
     assert "driver 610.57 keeps memory that was freed" in finding.found
     assert "NVreg_EnableSystemMemoryPools=0" in finding.remedy
 
 
-def test_pools_that_are_off_are_fine():
-    assert parse_survey(SPARK.replace("pools", "pools 0").split("\n")) == FIT
-
-
+# As /proc/meminfo of a Spark with 7.0.0-1019-nvidia shows it: CmaFree, and a CmaTotal of 0.
 @pytest.mark.parametrize(
-    ("lines", "kib"),
-    [
-        ("CmaTotal:          32768 kB\nCmaFree:         9783296 kB", "9750528"),
-        ("CmaTotal:              0 kB\nCmaFree:               0 kB", "0"),
-        ("CmaTotal:          65536 kB\nCmaFree:           61440 kB", "0"),
-        ("MemTotal:       127601452 kB", "0"),
-    ],
+    ("total", "free", "kib"), [(32768, 9783296, 9750528), (0, 0, 0), (65536, 61440, 0)]
 )
-def test_it_is_what_is_free_beyond_all_areas(tmp_path: Path, lines: str, kib: str):
-    (tmp_path / "meminfo").write_text(f"{lines}\n")
-    script = HANDOVER.replace("/proc/meminfo", str(tmp_path / "meminfo"))
-    said = shell(script)
-    assert said.stdout.strip() == kib
+def test_it_is_what_is_free_beyond_all_areas(
+    monkeypatch: pytest.MonkeyPatch, total: int, free: int, kib: int
+):
+    known = {"CmaTotal": total << 10, "CmaFree": free << 10}
+    monkeypatch.setattr(kernel, "meminfo", lambda: known)
+    assert kernel.read()["handover"] == kib << 10
+    known.clear()
+    assert kernel.read()["handover"] == 0
+
+
+@pytest.mark.parametrize(("line", "pools"), [("", False), ("0", False), ("529", True)])
+def test_the_pools_of_a_driver_that_has_some(
+    monkeypatch: pytest.MonkeyPatch, line: str, pools: bool
+):
+    said = f"Other: 1\nEnableSystemMemoryPools: {line}\n" if line else None
+    monkeypatch.setattr(kernel, "text", lambda _: said)
+    assert kernel.read()["pools"] is pools

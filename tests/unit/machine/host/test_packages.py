@@ -10,7 +10,7 @@ from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.machine.host.operations import packages
 from sparkwright.machine.host.operations.packages import install
-from sparkwright.machine.host.packages import failure, parse_attempt, waiting
+from sparkwright.machine.host.packages import failure, holder, parse_attempt, waiting
 from tests.unit.driven import fake_host
 
 
@@ -38,9 +38,7 @@ def installed(**arguments: Any) -> Generator[PyinfraCommand]:
     ],
 )
 def test_who_holds_a_lock(lines: list[str], held: str) -> None:
-    attempt = parse_attempt(["@@held", *lines])
-    assert attempt.held == held
-    assert not attempt.done
+    assert holder(parse_attempt(["@@held", *lines])["held"]) == held
     assert waiting(held, 95, 1800) == (
         f"waiting for apt: {held}, for 1 min 35 s (up to 30 min 0 s: apt_patience_seconds)"
     )

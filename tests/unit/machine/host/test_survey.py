@@ -1,49 +1,61 @@
-"""What the survey of a Spark reads, and its script."""
+"""What the program on a Spark reads for the preflight."""
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sparkwright.machine.host.survey import Listener, parse_survey, survey_script
-from tests.makers.preflight import SPARK
-from tests.makers.shell import program, shell
+from host.state import containers, docker, machine, readers
+from sparkwright.machine.host.survey import Listener, Survey
+from tests.makers.shell import program
+
+INFO: dict[str, Any] = {"ServerVersion": "28.5.1", "Driver": "overlay2", "DriverStatus": []}
 
 
-def test_an_empty_answer_is_no_survey():
-    with pytest.raises(ValueError, match="incomplete"):
-        parse_survey([])
-    with pytest.raises(ValueError, match="found no line 'handover'"):
-        parse_survey(SPARK.replace("handover 0\n", "").splitlines())
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What Docker answers, by path; nothing else is there."""
+    known: dict[str, Any] = {"/info": INFO, "/containers/json": []}
+    monkeypatch.setattr(docker, "get", known.get)
+    return known
 
 
-def test_the_listeners_are_read():
-    survey = parse_survey(
-        [*SPARK.splitlines(), "foreign 8000 812 python3", "ours 18001 99 VLLM::APIServer"]
-    )
-    assert survey.listeners == (
-        Listener(False, 8000, 812, "python3"),
-        Listener(True, 18001, 99, "VLLM::APIServer"),
-    )
+def survey(root: Path | str = "/nowhere", **asked: Any) -> Survey:
+    ask = Survey.ask(root=str(root), **asked)
+    return ask.value(json.dumps({"known": machine.read(**ask.arguments)}))
 
 
-def test_values_are_quoted():
-    script = survey_script(root="/opt/a b", ports=[8000], images=["x@y;z"], folders=["$(id)"])
-    assert "'/opt/a b/$(id)'" in script
-    assert "'x@y;z'" in script
+def test_this_machine(answers: dict[str, Any]) -> None:
+    answers["/images/sha256:known/json"] = {"Id": "sha256:id"}
+    found = survey(images=["r@sha256:other", "sha256:known"])
+    assert (found.docker, found.docker_driver, found.image) == ("28.5.1", "overlay2", "sha256:id")
+    assert found.kernel.release == os.uname().release
+    assert found.kernel.command_line == Path("/proc/cmdline").read_text().strip()
+    own = Path("/etc/machine-id").read_text() if Path("/etc/machine-id").exists() else ""
+    assert found.machine.startswith(own.strip())
+    assert found.machine.endswith(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+    assert 0 < found.available <= found.memory
+    assert found.serves is None
 
 
-def test_what_serves_is_of_the_seat(tmp_path: Path):
+def test_a_docker_that_does_not_answer_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(docker, "SOCKET", "/nowhere")
+    monkeypatch.setattr(docker, "get", docker.get.__wrapped__)  # type: ignore[attr-defined]
+    found = survey(images=["x"], ports=[1])
+    assert (found.docker, found.docker_driver, found.image) == (None, None, None)
+
+
+def test_what_serves_is_of_the_seat(tmp_path: Path, answers: dict[str, Any]) -> None:
     for place, release in (("", "a-1"), ("seats/code", "b-2")):
         (tmp_path / place / "releases" / release).mkdir(parents=True)
         (tmp_path / place / "current").symlink_to(f"releases/{release}")
     for place, release in (("", "a-1"), (str(tmp_path / "seats/code"), "b-2")):
-        script = survey_script(root=str(tmp_path), ports=[], images=[], folders=[], place=place)
-        output = shell(script)
-        assert parse_survey(output.stdout.splitlines()).serves == release
+        assert survey(tmp_path, place=place).serves == release
 
 
-def test_a_file_in_two_folders_counts_once(tmp_path: Path):
+def test_a_file_in_two_folders_counts_once(tmp_path: Path, answers: dict[str, Any]) -> None:
     root, elsewhere = tmp_path / "root", tmp_path / "hub"
     (root / "model@1").mkdir(parents=True)
     elsewhere.mkdir()
@@ -51,60 +63,59 @@ def test_a_file_in_two_folders_counts_once(tmp_path: Path):
     (elsewhere / "other").write_bytes(b"x" * 234)
     (root / "model@1/blob").hardlink_to(elsewhere / "blob")
     folders = ["model@1", str(elsewhere), "/nowhere"]
-    script = survey_script(root=str(root), ports=[], images=[], folders=folders)
-    output = shell(script)
-    assert parse_survey(output.stdout.splitlines()).weights == 1234
+    assert survey(root, folders=folders).weights == 1234
 
 
-DOCKER = """\
-case $* in
-  info*) [ -n "$VERSION" ] && printf '%s\\n' "$VERSION" "$DRIVER" "$FOLDER" "$STATUS" "runc " ;;
-  *inspect*) for name; do [ "$name" = sha256:known ] && echo sha256:id; done ;;
-esac
-"""
-STORE = {"DRIVER": "overlay2", "FOLDER": "/", "STATUS": "extfs|true|"}
+def test_the_listeners_on_its_ports(
+    monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]
+) -> None:
+    answers["/containers/json"] = [
+        {"Id": "a1", "Labels": {containers.LABEL: "r-1"}},
+        {"Id": "b2", "Labels": None},
+    ]
 
+    def listener(port: int, command: str, cgroup: str, kind: str = "tcp") -> dict[str, Any]:
+        process = {"pid": port + 1, "command": command, "cgroup": cgroup}
+        return {"kind": kind, "address": "::", "port": port, "processes": [process]}
 
-@pytest.mark.parametrize(
-    ("version", "docker", "driver"), [("28.5.1", "28.5.1", "overlay2"), ("", "failed", None)]
-)
-def test_the_script_runs(tmp_path: Path, version: str, docker: str, driver: str | None):
-    program(tmp_path / "docker", DOCKER)
-    script = survey_script(
-        root="/nowhere", ports=[], images=["r@sha256:other", "sha256:known"], folders=[]
+    listening = [
+        listener(8000, "python3", "/user.slice"),
+        # By IPv4 and by IPv6.
+        *[listener(18001, "VLLM::APIServer", "/docker/a1")] * 2,
+        listener(18002, "nc", "/docker/b2"),
+        listener(8001, "haproxy", "/door.service"),
+        listener(8000, "dns", "/x", kind="udp"),
+        listener(22, "sshd", "/x"),
+    ]
+    monkeypatch.setattr(machine, "listening", lambda: listening)
+    assert survey(ports=[8000, 8001, 18001, 18002]).listeners == (
+        Listener(False, 8000, 8001, "python3"),
+        Listener(True, 8001, 8002, "haproxy"),
+        Listener(True, 18001, 18002, "VLLM::APIServer"),
+        Listener(False, 18002, 18003, "nc"),
     )
-    output = shell(script, tmp_path, VERSION=version, **STORE)
-    survey = parse_survey(output.stdout.splitlines())
-    assert (survey.docker, survey.docker_driver) == (docker, driver)
-    assert survey.image == "sha256:id"
-    assert survey.kernel.release == os.uname().release
-    machine = Path("/etc/machine-id").read_text() if Path("/etc/machine-id").exists() else ""
-    assert survey.machine.startswith(machine.strip())
-    assert survey.machine.endswith(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
-    assert 0 < survey.available <= survey.memory
-    assert survey.serves is None
-    assert survey.kernel.command_line == Path("/proc/cmdline").read_text().strip()
 
 
 @pytest.mark.parametrize(
-    ("status", "driver", "folder"),
-    [
-        ("extfs|true|", "overlay2", "DOCKER"),
-        ("io.containerd.snapshotter.v1|", "overlayfs", "/var/lib/containerd"),
-    ],
+    ("status", "folder"),
+    [("extfs", "{}"), ("io.containerd.snapshotter.v1", "/var/lib/containerd")],
 )
 def test_the_disk_is_that_on_which_images_lie(
-    tmp_path: Path, status: str, driver: str, folder: str
-):
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answers: dict[str, Any],
+    status: str,
+    folder: str,
+) -> None:
     """What df is asked for tells: the machine of the test may have one file system for all."""
-    docker = str(tmp_path / "docker-root")
-    program(tmp_path / "docker", DOCKER)
     program(tmp_path / "df", 'shift 2; echo Filesystem; printf "%s 1\\n" "$@"')
-    script = survey_script(root="/nowhere", ports=[], images=[], folders=[])
-    told = {"VERSION": "29.6.2", "DRIVER": driver, "FOLDER": docker, "STATUS": status}
-    output = shell(script, tmp_path, **told)
-    survey = parse_survey(output.stdout.splitlines())
-    wanted = Path(folder.replace("DOCKER", docker))
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    monkeypatch.setattr(readers, "_ENVIRONMENT", {"PATH": path})
+    monkeypatch.setenv("PATH", path)
+    own = tmp_path / "docker-root"
+    answers["/info"] = INFO | {"DockerRootDir": str(own), "DriverStatus": [["kind", status]]}
+    wanted = Path(folder.format(own))
     while not wanted.exists():
         wanted = wanted.parent
-    assert (survey.docker_driver, survey.docker_device) == (driver, str(wanted))
+    found = survey()
+    assert (found.root_device, found.docker_device) == ("/", str(wanted))

@@ -3,17 +3,20 @@
 import json
 import re
 from pathlib import Path
-from subprocess import CompletedProcess
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from host.state import docker as host_docker
+from host.state import gpu_proof, runtime
+from host.state.readers import UnknownError
+from sparkwright.common.placed import DAEMON_JSON
 from sparkwright.declared.fleet.settings import AptRepository
 from sparkwright.machine.runtime.daemon_json import merged, proxies, recorded
 from sparkwright.machine.runtime.deploy import docker
-from sparkwright.machine.runtime.facts import ContainerRuntime
-from tests.makers.shell import program, shell
-from tests.unit.driven import Driven, fake_host
+from sparkwright.machine.runtime.state import ContainerRuntime, GpuProof
+from tests.unit.driven import Driven, fake_host, file_of, placed
 
 OPTIONS = {"max-size": "50m", "max-file": "3"}
 REPOSITORY = AptRepository(url="http://a/deb/$(ARCH)", key_url="http://a/key", fingerprint="F" * 40)
@@ -24,29 +27,34 @@ READY = merged(json.dumps(RUNTIME), OPTIONS)
 def spark(
     daemon_json: str = READY,
     *,
-    toolkit: str = "1.20.1",
-    runtimes: str = "nvidia runc ",
-    containers: str = "",
-    started: int = 100,
+    toolkit: str | None = "1.20.1",
+    runtimes: tuple[str, ...] = ("nvidia", "runc"),
+    containers: tuple[str, ...] = (),
     changed: int = 50,
     active: str = "active",
     proxies: tuple[str, ...] = (),
 ) -> Driven:
-    runtime = [f"toolkit {toolkit}", "repository x", f"runtimes {runtimes}"]
-    runtime += [f"containers {containers}", "proxies", *proxies]
-    runtime += ["daemon.json", *daemon_json.splitlines()]
-    service = ["LoadState=loaded", f"ActiveState={active}", "UnitFileState=enabled"]
-    service += [f"ActiveEnterTimestamp=@{started}", f"Changed={changed}"]
-    answers: dict[Any, Any] = {"nvidia-ctk --version": runtime, "unit=docker.service": service}
-    return fake_host(answers, root="/r")
+    """A Spark whose Docker started at 100."""
+    found = {
+        "toolkit": toolkit,
+        "repository": True,
+        "runtimes": runtimes,
+        "containers": containers,
+        "daemon_json": daemon_json,
+        "proxies": proxies,
+    }
+    files = {DAEMON_JSON: file_of(daemon_json, changed=changed)}
+    units = {"docker.service": f"loaded {active} enabled 100"}
+    return fake_host(
+        state={"runtime": found, "placed": placed(files=files, units=units)}, root="/r"
+    )
 
 
 def done(host: Driven, **arguments: Any) -> list[str]:
     """The commands that change something, in their order, by their first words."""
     result = host.run(docker, root="/r", repository=REPOSITORY, log_options=OPTIONS, **arguments)
     assert result.did_succeed()
-    facts = re.compile(r"^\s*(silent\(\)|unit=|! \(test|.*(sha1sum|stat -c))")
-    scripts = [script for script in host.scripts() if not facts.match(script)]
+    scripts = [script for script in host.scripts() if not re.match("! \\(test|.*sha1sum", script)]
     return [script for script in scripts if "systemctl" in script or "ctk" in script]
 
 
@@ -59,14 +67,14 @@ START, RESTART = "systemctl start docker.service", "systemctl restart docker.ser
 @pytest.mark.parametrize(
     ("host", "proxy", "commands", "said"),
     [
-        (spark(containers="open-webui "), None, [], ""),
-        (spark(containers="open-webui ", changed=200), None, [], "would end open-webui"),
+        (spark(containers=("open-webui",)), None, [], ""),
+        (spark(containers=("open-webui",), changed=200), None, [], "would end open-webui"),
         (spark(changed=200), None, [RESTART], ""),
         # A runtime by an option of dockerd: both, in file and command line, would keep it down.
         (spark(merged("{}", OPTIONS)), None, [], ""),
-        (spark(active="inactive", runtimes=""), None, [START], ""),
-        (spark(containers="vllm-a "), PROXY, [], "the proxy"),
-        (spark(containers="vllm-a "), PROXY, [], "would end vllm-a"),
+        (spark(active="inactive", runtimes=()), None, [START], ""),
+        (spark(containers=("vllm-a",)), PROXY, [], "the proxy"),
+        (spark(containers=("vllm-a",)), PROXY, [], "would end vllm-a"),
         (spark(BEHIND, proxies=(RECORD,)), PROXY, [], ""),
         (spark(BEHIND, proxies=(RECORD,)), None, [RESTART], ""),
         # It is not ours.
@@ -87,7 +95,16 @@ def test_docker_is_restarted_where_that_is_needed_and_ends_nobody(
 
 
 def test_a_runtime_comes_by_a_reload_and_ends_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    found = done(spark("", runtimes="runc ", containers="open-webui sync "))
+    found = done(
+        spark(
+            "",
+            runtimes=("runc",),
+            containers=(
+                "open-webui",
+                "sync",
+            ),
+        )
+    )
     assert found == [
         "nvidia-ctk runtime configure --runtime=docker",
         "systemctl reload docker.service",
@@ -97,12 +114,12 @@ def test_a_runtime_comes_by_a_reload_and_ends_nobody(caplog: pytest.LogCaptureFi
 
 
 def test_the_owners_word_counts() -> None:
-    host = spark("", runtimes="runc ", containers="open-webui ")
+    host = spark("", runtimes=("runc",), containers=("open-webui",))
     assert done(host, restart=True)[-1] == "systemctl restart docker.service"
 
 
 def test_a_toolkit_that_was_missing_takes_no_restart() -> None:
-    host = spark(toolkit="", runtimes="runc ", containers="open-webui ")
+    host = spark(toolkit=None, runtimes=("runc",), containers=("open-webui",))
     found = done(host)
     assert "package=nvidia-container-toolkit" in "".join(host.scripts())
     assert found[-1] == "systemctl reload docker.service"
@@ -122,32 +139,76 @@ def test_a_proxy_is_recorded_as_ours_before_it_is_set() -> None:
     assert host.scripts().index(written[0]) < host.scripts().index(put)
 
 
-SCRIPT = ContainerRuntime().command("http://x", "/nonexistent")
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What Docker answers, by path; else nothing."""
+    known: dict[str, Any] = {}
+
+    def get(path: str) -> Any:
+        if path not in known:
+            raise UnknownError("Docker does not answer: Connection refused")
+        return known[path]
+
+    monkeypatch.setattr(host_docker, "get", get)
+    return known
 
 
-def read(folder: Path, docker: str, systemctl: int) -> CompletedProcess[str]:
-    program(folder / "docker", docker)
-    program(folder / "systemctl", f"exit {systemctl}")
-    return shell(SCRIPT, folder, check=False)
-
-
-@pytest.mark.parametrize("docker", ["exit 1", '[ "$1" = info ] && echo 28.1', "[ $1 = ps ]"])
+@pytest.mark.parametrize("path", ["", "/info", "/containers/json"])
 def test_a_docker_that_runs_and_does_not_answer_is_no_docker_without_containers(
-    tmp_path: Path, docker: str
+    monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any], path: str
 ) -> None:
-    found = read(tmp_path, docker, systemctl=0)
-    assert (found.returncode, found.stdout) == (1, "")
-    assert found.stderr == "Docker runs, but does not answer: journalctl -u docker\n"
+    answers[path] = {}
+    monkeypatch.setattr(runtime, "run", lambda *_: SimpleNamespace(returncode=0))
+    with pytest.raises(UnknownError, match="Docker runs, but does not answer: journalctl -u"):
+        runtime.read("/r")
 
 
-def test_a_docker_that_does_not_run_has_no_containers(tmp_path: Path) -> None:
-    found = read(tmp_path, "exit 1", systemctl=3)
-    state = ContainerRuntime().process(found.stdout.splitlines())
-    assert (found.returncode, state.runtimes, state.containers) == (0, (), ())
+def read(root: Path) -> ContainerRuntime:
+    return ContainerRuntime.model_validate_json(json.dumps(runtime.read(str(root), "http://x")))
 
 
-def test_the_runtimes_and_containers_of_a_docker_that_answers(tmp_path: Path) -> None:
-    info, running = r"printf '1\n2\n3\n4\nnvidia runc\n'", r"printf '1\tx\n2\ty\n'"
-    answers = f"case $1 in info) {info} ;; *) {running} ;; esac"
-    state = ContainerRuntime().process(read(tmp_path, answers, 0).stdout.splitlines())
-    assert (state.runtimes, state.containers) == (("nvidia", "runc"), ("x", "y"))
+def test_a_docker_that_does_not_run_has_no_containers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(runtime, "run", lambda *_: SimpleNamespace(returncode=3))
+    found = read(tmp_path)
+    assert (found.runtimes, found.containers, found.proxies) == ((), (), ())
+
+
+def test_what_a_docker_that_answers_has_and_what_runs_have_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]
+) -> None:
+    answers |= {
+        "/info": {"Runtimes": {"nvidia": {}, "runc": {}}, "ServerVersion": "28.5.1"},
+        "/containers/json": [{"Names": ["/x"]}, {"Names": ["/y", "/z/y"]}],
+    }
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state/docker-proxies").write_text("a\nb\n")
+    (tmp_path / "state/gpu").write_text("580\n28\n")
+    found = read(tmp_path)
+    assert (found.runtimes, found.containers) == (("nvidia", "runc"), ("x", "y"))
+    assert (found.proxies, found.repository) == (("a", "b"), False)
+    sources = tmp_path / "nvidia.list"
+    sources.write_text("deb http://x/deb /")
+    monkeypatch.setattr(runtime, "_sources", lambda: ["/nowhere", str(sources)])
+    assert read(tmp_path).repository
+
+
+def test_a_proof_holds_as_long_as_nothing_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]
+) -> None:
+    answers["/info"] = {"ServerVersion": "28.5.1"}
+    monkeypatch.setattr(gpu_proof, "toolkit", lambda: "ctk 1.20")
+    monkeypatch.setattr(gpu_proof.gpu, "read", lambda: {"gpu": {"driver": "580.1"}})
+
+    def proof() -> GpuProof:
+        return GpuProof.model_validate_json(json.dumps(gpu_proof.read(str(tmp_path))))
+
+    found = proof()
+    assert found.now[:3] == ("580.1", "ctk 1.20", "28.5.1")
+    assert not found.holds
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state/gpu").write_text("".join(f"{each}\n" for each in found.now))
+    assert proof().holds
+    answers["/info"] = {"ServerVersion": "29.0.0"}
+    assert not proof().holds

@@ -1,6 +1,5 @@
 """The fabric's plan, and what stands between a Spark and its fabric."""
 
-from dataclasses import replace
 from ipaddress import IPv4Interface, IPv4Network
 
 import pytest
@@ -25,6 +24,7 @@ from tests.makers.fabric import (
     set_up,
     spark,
 )
+from tests.makers.models import changed
 
 
 def test_the_numbers_follow_the_names_and_not_the_ranks():
@@ -59,7 +59,7 @@ def test_of_two_cables_the_one_without_the_default_route_is_the_fabric():
     both = spark(**dict.fromkeys(PORT_1, UP))
     assert common_port(GB10, both, spark(2)) == PORT_0
     assert common_port(GB10, both, both) == PORT_0
-    lan_on_0 = replace(both, routes=(Route(A, None),))
+    lan_on_0 = changed(both, routes=(Route(A, None),))
     assert common_port(GB10, lan_on_0, both) == PORT_1
 
 
@@ -75,13 +75,13 @@ def test_of_two_cables_the_one_without_the_default_route_is_the_fabric():
             f"in port 0 of spark-b ({A} and {B}), but in port 1 of spark-a ({' and '.join(PORT_1)})"
             ". Move the cable of spark-a to port 0",
         ),
-        (replace(spark(), routes=(Route(A, None),)), f"the default route leaves by {A}"),
+        (changed(spark(), routes=(Route(A, None),)), f"the default route leaves by {A}"),
         (
-            replace(spark(), addresses=(("wlP9s9", IPv4Interface("192.168.101.7/24")),)),
+            changed(spark(), addresses=(("wlP9s9", IPv4Interface("192.168.101.7/24")),)),
             "192.168.101.0/24 is in use: wlP9s9 has 192.168.101.7/24. Give `fabric_subnets`",
         ),
         (
-            replace(spark(), routes=(Route("tun0", IPv4Network("192.168.0.0/16")),)),
+            changed(spark(), routes=(Route("tun0", IPv4Network("192.168.0.0/16")),)),
             "192.168.100.0/24 is in use: tun0 has a route to 192.168.0.0/16",
         ),
     ],
@@ -100,18 +100,18 @@ def test_the_other_spark_hears_of_different_ports_in_the_same_words():
 
 
 def test_a_slow_link_and_missing_rdma_are_warnings():
-    slow = spark(**{A: replace(UP, speed=100_000)})
+    slow = spark(**{A: changed(UP, speed=100_000)})
     assert found(slow) == [
         f"warning: {A} has a link of 100 Gb/s, expected 200. "
         "The cable, or a switch between, is of the slower kind"
     ]
-    (told,) = found(replace(spark(), rdma={}))
+    (told,) = found(changed(spark(), rdma={}))
     assert told.startswith("warning: ")
     assert "NCCL will use TCP" in told
 
 
 def test_a_port_that_is_switched_off_may_have_a_cable():
-    off = spark(**{B: replace(UNPLUGGED, up=False)})
+    off = spark(**{B: changed(UNPLUGGED, up=False)})
     assert switched_off(GB10, off) == [B]
     assert switched_off(GB10, spark()) == []
 
@@ -120,16 +120,16 @@ def test_the_fabric_is_in_force_when_file_addresses_mtu_and_link_are_right():
     own = set_up(PORT_0)
     assert is_in_force(PLAN, PORT_0, own)
     assert found(own) == []
-    assert not is_in_force(replace(PLAN, mtu=1500), PORT_0, own)
+    assert not is_in_force(changed(PLAN, mtu=1500), PORT_0, own)
     twin = own.netdevs[B]
-    for changed in (
+    for other in (
         set_up(PORT_0, "network: {}"),
-        replace(own, addresses=own.addresses[:1]),
-        replace(own, netplan=(replace(own.netplan[0], mode="root:644"),)),
-        replace(own, netdevs=own.netdevs | {B: replace(twin, mtu=1500)}),
-        replace(own, netdevs=own.netdevs | {B: replace(twin, carrier=False)}),
+        changed(own, addresses=own.addresses[:1]),
+        changed(own, netplan=(changed(own.netplan[0], mode="root:644"),)),
+        changed(own, netdevs=own.netdevs | {B: changed(twin, mtu=1500)}),
+        changed(own, netdevs=own.netdevs | {B: changed(twin, carrier=False)}),
     ):
-        assert not is_in_force(PLAN, PORT_0, changed)
+        assert not is_in_force(PLAN, PORT_0, other)
 
 
 def test_our_own_addresses_in_the_port_of_before_are_not_foreign():
@@ -141,13 +141,13 @@ def test_our_own_addresses_in_the_port_of_before_are_not_foreign():
 
 def test_a_second_cable_does_not_move_a_fabric_that_is_set_up():
     both = dict.fromkeys(PORT_0 + PORT_1, UP)
-    pair = [replace(spark(number, **both), netplan=set_up(PORT_1).netplan) for number in (1, 2)]
+    pair = [changed(spark(number, **both), netplan=set_up(PORT_1).netplan) for number in (1, 2)]
     assert common_port(GB10, *pair) == PORT_1
 
 
 def test_interfaces_that_have_gone_are_not_in_force():
     """DGX OS takes the card off the bus when the cable is pulled out; our file stays."""
-    gone = replace(set_up(PORT_0), netdevs={})
+    gone = changed(set_up(PORT_0), netdevs={})
     assert not is_in_force(PLAN, PORT_0, gone)
     assert "until it clicks" in found(gone)[0]
 

@@ -1,13 +1,12 @@
 """What other tools and NetworkManager have set for the twins."""
 
-from dataclasses import replace
-
 import pytest
 
 from sparkwright.common.placed import NETPLAN
 from sparkwright.network.fabric.netplan import our_netdevs
 from sparkwright.network.fabric.state import NetplanFile, Profile
 from tests.makers.fabric import PORT_1, A, B, found, spark
+from tests.makers.models import changed
 
 
 @pytest.mark.parametrize(
@@ -40,7 +39,7 @@ from tests.makers.fabric import PORT_1, A, B, found, spark
 def test_a_file_of_another_tool_that_sets_a_twin_is_an_error(text, message):
     file = NetplanFile("/etc/netplan/40-cx7.yaml", "root:600", text)
     own = spark()
-    (told,) = found(replace(own, netplan=(*own.netplan, file)))
+    (told,) = found(changed(own, netplan=(*own.netplan, file)))
     assert told.startswith("error: /etc/netplan/40-cx7.yaml ")
     assert message in told
 
@@ -58,7 +57,7 @@ def test_a_file_of_another_tool_that_sets_a_twin_is_an_error(text, message):
     ],
 )
 def test_a_pattern_is_a_warning_and_other_interfaces_are_nothing(text, warnings):
-    own = replace(spark(), netplan=(NetplanFile("/etc/netplan/50.yaml", "root:600", text),))
+    own = changed(spark(), netplan=(NetplanFile("/etc/netplan/50.yaml", "root:600", text),))
     told = found(own)
     assert len(told) == warnings
     assert all(line.startswith("warning: the entry ") for line in told)
@@ -82,7 +81,7 @@ def test_a_connection_that_gives_way_to_ours_may_stay(setting, findings):
         file = NetplanFile("/etc/netplan/90-NM-0a.yaml", "root:600", text)
         # Under the name of a twin it is merged with ours, whatever it says.
         expected = findings if entry != A else 1
-        assert len(found(replace(spark(), netplan=(file,)))) == expected
+        assert len(found(changed(spark(), netplan=(file,)))) == expected
 
 
 def test_a_file_that_another_one_hides_does_not_count():
@@ -91,7 +90,7 @@ def test_a_file_that_another_one_hides_does_not_count():
         NetplanFile("/usr/lib/netplan/40-cx7.yaml", "root:644", bad),
         NetplanFile("/etc/netplan/40-cx7.yaml", "root:600", ""),
     )
-    assert found(replace(spark(), netplan=files)) == []
+    assert found(changed(spark(), netplan=files)) == []
 
 
 RELOAD = "&& sudo netplan generate && sudo nmcli connection reload`"
@@ -100,9 +99,9 @@ RELOAD = "&& sudo netplan generate && sudo nmcli connection reload`"
 def test_a_profile_of_networkmanager_that_sets_a_twin_is_an_error():
     path = "/etc/NetworkManager/system-connections/my cx7.nmconnection"
     for profile in (Profile(path, A, ""), Profile(path, "", "4c:bb:47:00:01:01")):
-        (told,) = found(replace(spark(), profiles=(profile,)))
+        (told,) = found(changed(spark(), profiles=(profile,)))
         assert f"`sudo mv '{path}' /root/ {RELOAD}" in told
-    assert found(replace(spark(), profiles=(Profile(path, "", ""),))) == []
+    assert found(changed(spark(), profiles=(Profile(path, "", ""),))) == []
 
 
 def test_one_command_moves_all_files_that_are_for_twins_alone():
@@ -113,11 +112,11 @@ def test_one_command_moves_all_files_that_are_for_twins_alone():
     )
     profile = Profile("/etc/NetworkManager/system-connections/b.nmconnection", B, "")
     own = spark()
-    (told,) = found(replace(own, netplan=(*own.netplan, *files), profiles=(profile,)))
+    (told,) = found(changed(own, netplan=(*own.netplan, *files), profiles=(profile,)))
     assert f"{first} and {second} and {profile.path} set {A}, {B}: that would" in told
     assert f"`sudo mv {first} {second} {profile.path} /root/ {RELOAD}" in told
 
 
 def test_a_file_of_ours_that_is_no_yaml_sets_nothing() -> None:
-    broken = replace(spark(), netplan=(NetplanFile(NETPLAN, "root:600", "network: ["),))
+    broken = changed(spark(), netplan=(NetplanFile(NETPLAN, "root:600", "network: ["),))
     assert our_netdevs(broken) == set()

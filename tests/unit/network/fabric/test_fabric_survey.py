@@ -1,20 +1,14 @@
-"""The fabric's script, run on a tree that stands for a Spark."""
+"""What a Spark reads of its fabric, from a tree that stands for it."""
 
+import json
 from ipaddress import IPv4Interface
 
 import pytest
 import yaml
 
+from host.state import fabric
 from sparkwright.common.hardware import HARDWARE
-from sparkwright.network.fabric.state import (
-    Netdev,
-    Probe,
-    Profile,
-    Rdma,
-    fabric_script,
-    parse_fabric,
-)
-from tests.makers.shell import shell
+from sparkwright.network.fabric.state import FabricState, Netdev, Profile, Rdma
 
 NETDEVS = [netdev for port in HARDWARE["gb10"].fabric_ports for netdev in port]
 A, B, *_ = NETDEVS
@@ -29,11 +23,19 @@ def put(tree, files):
         file.write_text(text)
 
 
-def survey(tree, **arguments):
-    script = fabric_script(netdevs=NETDEVS, root="/opt/x", tree=str(tree), **arguments)
-    done = shell(script)
-    assert done.stderr == ""
-    return parse_fabric(done.stdout.splitlines())
+@pytest.fixture
+def survey(tmp_path, monkeypatch):
+    """Read a tree in place of the root folder."""
+    for name, path in (("_SYS", "/sys/class"), ("_PROFILES", fabric._PROFILES)):
+        monkeypatch.setattr(fabric, name, f"{tmp_path}{path}")
+    monkeypatch.setattr(fabric, "_NETPLAN", [f"{tmp_path}{each}" for each in fabric._NETPLAN])
+
+    def read(**arguments):
+        ask = FabricState.ask(root="/opt/x", netdevs=NETDEVS, **arguments)
+        said = json.dumps({"known": fabric.read(**ask.arguments)})
+        return ask.value(said.replace(str(tmp_path), ""))
+
+    return read
 
 
 @pytest.fixture
@@ -65,8 +67,8 @@ def tree(tmp_path):
     return tmp_path
 
 
-def test_interfaces_and_their_rdma_devices(tree):
-    state = survey(tree)
+def test_interfaces_and_their_rdma_devices(tree, survey):
+    state = survey()
     assert state.netdevs == {
         A: Netdev(up=True, carrier=True, speed=200_000, mtu=9000, mac="4c:bb:47:00:00:01"),
         B: Netdev(up=False, carrier=False, speed=None, mtu=1500, mac="4c:bb:47:00:00:02"),
@@ -76,14 +78,14 @@ def test_interfaces_and_their_rdma_devices(tree):
     assert state.rdma == {A: Rdma("rocep1s0f0", "1", "ACTIVE", "Ethernet", gids)}
 
 
-def test_a_machine_without_any_of_it(tmp_path):
-    state = survey(tmp_path)
+def test_a_machine_without_any_of_it(survey):
+    state = survey()
     assert (state.netdevs, state.rdma, state.netplan, state.profiles) == ({}, {}, (), ())
     assert (state.record, state.guarded) == ("", False)
     assert ("lo", IPv4Interface("127.0.0.1/8")) in state.addresses
 
 
-def test_settings_of_others_come_without_their_secrets(tree):
+def test_settings_of_others_come_without_their_secrets(tree, survey):
     wifi = """\
 network:
   wifis:
@@ -105,7 +107,7 @@ network:
             f"{connections}/wifi.nmconnection": "mac-address=AA:BB:CC:00:11:22\npsk=hunter2",
         },
     )
-    state = survey(tree)
+    state = survey()
     assert "hunter2" not in repr(state)
     assert [file.path for file in state.netplan] == [
         "/etc/netplan/50-wifi.yaml",
@@ -126,15 +128,9 @@ network:
     )
 
 
-def test_a_probe_of_this_machine_gets_through(tree):
-    probe = Probe("lo", "127.0.0.1", 9000)
-    state = survey(tree, probes=[probe])
+def test_a_probe_of_this_machine_gets_through(survey):
+    state = survey(probes=[["lo", "127.0.0.1", 9000]])
     if state.reach is None:
         pytest.skip("no ping on this machine")
     reach = state.reach["127.0.0.1"]
     assert (reach.route, reach.full, reach.small) == ("lo", True, True)
-
-
-def test_output_that_ends_early_is_no_state():
-    with pytest.raises(ValueError, match="no section 'addresses'"):
-        parse_fabric(["@@netdevs"])

@@ -10,7 +10,7 @@ from sparkwright.network.link.deploy import identity, pinned
 from tests.unit.driven import fake_host, this_machine
 
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
-FIT = f"@@state\nfit\n@@certificate\n{CERTIFICATE}"
+FIT = {"state": "fit", "certificate": CERTIFICATE}
 
 needs_root = pytest.mark.skipif(getpass.getuser() != "root", reason="the files belong to root")
 
@@ -49,7 +49,7 @@ def test_what_cannot_be_read_is_not_replaced(root: Path) -> None:
 
 @needs_root
 def test_the_certificate_of_the_other_is_pinned(root: Path) -> None:
-    with fake_host({"own.crt": FIT}, spark="spark-b").current() as peer:
+    with fake_host(state={"link": FIT}, spark="spark-b").current() as peer:
         arguments = {"root": str(root), "peer": peer}
         assert this_machine(root=str(root)).predicts_change(pinned, **arguments)
         assert this_machine(root=str(root)).run(pinned, **arguments).did_change()
@@ -58,8 +58,8 @@ def test_the_certificate_of_the_other_is_pinned(root: Path) -> None:
         spark = this_machine(root=str(root))
         assert not spark.run(pinned, **arguments).did_change()
         assert len(spark.commands) == 1
-    newer = FIT.replace("MIIB", "MIIC")
-    with fake_host({"own.crt": newer}, spark="spark-b").current() as peer:
+    newer = FIT | {"certificate": CERTIFICATE.replace("MIIB", "MIIC")}
+    with fake_host(state={"link": newer}, spark="spark-b").current() as peer:
         assert this_machine(root=str(root)).run(pinned, root=str(root), peer=peer).did_change()
     assert "MIIC" in (root / "link/peer.crt").read_text()
 
@@ -67,14 +67,16 @@ def test_the_certificate_of_the_other_is_pinned(root: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
-        ("@@state\nabsent\n@@certificate", "its key is absent"),
-        ("@@state\nunfit\n@@certificate", "its key is unfit"),
-        ("@@state\nunreadable /k: Input/output error\n@@certificate", "/k: Input/output error"),
+        ({"state": "absent"}, "its key is absent"),
+        ({"state": "unfit"}, "its key is unfit"),
+        ({"state": "unreadable", "detail": "/k: Input/output error"}, "/k: Input/output error"),
     ],
 )
-def test_without_one_a_dry_run_sees_a_change_and_a_run_fails(said: str, problem: str) -> None:
+def test_without_one_a_dry_run_sees_a_change_and_a_run_fails(
+    said: dict[str, str], problem: str
+) -> None:
     spark = fake_host(spark="spark-a")
-    with fake_host({"own.crt": said}, spark="spark-b").current() as peer:
+    with fake_host(state={"link": said}, spark="spark-b").current() as peer:
         assert spark.predicts_change(pinned, root="/r", peer=peer)
         assert spark.run(pinned, root="/r", peer=peer).did_error()
     assert f"spark-b shows no certificate: {problem}" in spark.scripts()[-1]

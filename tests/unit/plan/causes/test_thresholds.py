@@ -7,8 +7,7 @@ import pytest
 import yaml
 
 from host.engine import crash_guard
-from sparkwright.plan.causes.cause import UNPLUG_REMEDY
-from sparkwright.plan.causes.log_causes import causes
+from sparkwright.plan.causes.log_causes import causes, phrases
 from sparkwright.plan.causes.thresholds import (
     CLOCK_SKEW,
     EARLYOOM,
@@ -58,7 +57,7 @@ def test_an_alert_fires_where_doctor_and_status_speak(alert: str, expression: st
 
 
 def test_alerts_say_what_the_doctor_says() -> None:
-    assert RULES["GpuHeldBack"]["annotations"]["description"] == f"{UNPLUG_REMEDY}."
+    assert RULES["GpuHeldBack"]["annotations"]["description"] == f"{phrases()['unplug']}."
     told = RULES["MemoryLow"]["annotations"]["description"]
     assert told.startswith(f"At {EARLYOOM} % earlyoom ends the engine.")
 

@@ -150,7 +150,7 @@ def test_a_lock_says_how_large_it_is():
 def test_the_preflight_refuses_what_does_not_fit(share: float, fits: bool):
     recipe = load_recipe(BF16)
     changed = recipe.model_copy(update={"args": recipe.args | {"gpu-memory-utilization": share}})
-    spark = fake_host({"@@arch": SPARK}, spark="spark1")
+    spark = fake_host(state={"machine": SPARK}, spark="spark1")
     # The clock of the captured survey is years behind.
     wanted = replace(WANTED, clock_tolerance=10**10)
     needs = [Needs(wanted, load=nominal_load(changed, 1))]

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +12,9 @@ from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.plan.memory.check import judge, memory_findings
 from sparkwright.plan.memory.known_checkpoints import checkpoint_data, nominal_load
 from sparkwright.plan.memory.plan import Load, MemoryPlan, Weights, plan_memory
-from tests.makers.memory import BF16, CARD, MILLION, MTP, SURVEY, planned
+from tests.makers.memory import BF16, CARD, MILLION, MTP, planned
+from tests.makers.models import changed
+from tests.makers.preflight import FIT as SURVEY
 
 
 def _is_planned(name: str) -> bool:
@@ -37,7 +38,7 @@ class TestFindings:
             for sparks in recipe.sparks:
                 loads = nominal_load(recipe.for_sparks(sparks), sparks)
                 for hardware in (HARDWARE[key] for key in recipe.hardware):
-                    survey = replace(SURVEY, memory=int(hardware.total_gib * GIB))
+                    survey = changed(SURVEY, memory=int(hardware.total_gib * GIB))
                     found = memory_findings(loads, hardware, survey)
                     assert not [str(each) for each in found if each.error], (name, sparks)
 
@@ -54,7 +55,7 @@ class TestFindings:
 
     def test_what_the_kernel_keeps_is_gone(self):
         load = nominal_load(load_recipe(BF16), 1)
-        kept = replace(SURVEY, kernel=replace(SURVEY.kernel, handover=int(9.3 * GIB)))
+        kept = changed(SURVEY, kernel=changed(SURVEY.kernel, handover=int(9.3 * GIB)))
         assert memory_findings(load, HARDWARE["gb10"], SURVEY) == []
         (finding,) = memory_findings(load, HARDWARE["gb10"], kept)
         assert "24.3 GiB to the host (9.3 kept by its kernel), 8.1 GiB" in finding.found
@@ -115,13 +116,13 @@ class TestFindings:
 
     def test_weights_beyond_the_machine(self):
         load = nominal_load(load_recipe(MTP), 1)
-        small = replace(SURVEY, memory=58 * GIB)
+        small = changed(SURVEY, memory=58 * GIB)
         (finding,) = memory_findings(load, HARDWARE["gb10-64gb"], small)
         assert finding.error
         assert finding.remedy.startswith("It does not fit into 58.0 GiB: choose a smaller")
 
     def test_weights_that_two_sparks_hold(self):
-        plan = replace(planned(MTP), weights=int(110 * GIB), kv_bytes=-10 * GIB)
+        plan = changed(planned(MTP), weights=int(110 * GIB), kv_bytes=-10 * GIB)
         (said,) = _said(plan)
         assert said.endswith("choose a smaller checkpoint, or serve it with two Sparks")
 
@@ -195,8 +196,8 @@ def test_a_remedy_leaves_no_error(name: str):
     for sparks in recipe.sparks:
         base = recipe.for_sparks(sparks)
         for hardware in (HARDWARE[key] for key in classes):
-            for changed in _changed():
-                args = base.args | changed
+            for options in _changed():
+                args = base.args | options
                 for finding in judge(_with(base, args, sparks, hardware)):
                     for way in finding.remedy.split(", or ") if finding.error else ():
                         taken = args | _taken(way)
@@ -204,7 +205,7 @@ def test_a_remedy_leaves_no_error(name: str):
                             assert "It does not fit" in finding.remedy
                             continue
                         again = judge(_with(base, taken, sparks, hardware))
-                        assert not [each for each in again if each.error], (changed, finding)
+                        assert not [each for each in again if each.error], (options, finding)
 
 
 def _changed() -> Iterator[dict[str, Any]]:

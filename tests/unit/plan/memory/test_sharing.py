@@ -11,7 +11,8 @@ from sparkwright.plan.memory.check import memory_findings
 from sparkwright.plan.memory.known_checkpoints import nominal_load
 from sparkwright.plan.memory.plan import MIB, Load
 from sparkwright.plan.memory.sharing import engine_bytes, sized, sum_findings
-from tests.makers.memory import BF16, CARD, SURVEY
+from tests.makers.memory import BF16, CARD
+from tests.makers.preflight import FIT as SURVEY
 
 GB10 = HARDWARE["gb10"]
 SMALL = "qwen3.6-35b-nvidia"

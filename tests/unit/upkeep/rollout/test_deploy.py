@@ -11,7 +11,7 @@ from sparkwright.upkeep.rollout import deploy
 from tests.makers.engine import FORMER, LOG, NEW, SETTINGS, SETTLED, spark
 from tests.unit.driven import Driven
 
-OWN = SimpleNamespace(replica="chat", rank=0, is_head=True, peer=None)
+OWN = SimpleNamespace(replica="chat", rank=0, is_head=True, peer=None, place="/opt/x")
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def switched(driven: Driven, file: Path, least: float | None = None) -> tuple[An
 
 def test_what_should_serve_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     driven, file = spark(FORMER), tmp_path / "answers"
-    own = SimpleNamespace(**vars(OWN), release=NEW, place="/opt/x")
+    own = SimpleNamespace(**vars(OWN), release=NEW)
     monkeypatch.setattr(deploy, "seats", lambda: (own, SimpleNamespace(release=None)))
     with driven.current():
         deploy.intend(str(file))
@@ -54,22 +54,23 @@ def test_a_command_that_fails_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "least", "reason", "speed"),
+    ("measured", "least", "reason"),
     [
-        ("41.5", None, "", None),
-        ("41.5", 40.5, "", 41.5),
-        ("41.5", 42, "found 41.5 tokens a second in one stream; expected at least 42", 41.5),
-        ("no speed could be measured: refused", 1, "no speed could be measured: refused", None),
-        ("", 1, "no speed could be measured", None),
+        (41.5, None, ""),
+        (41.5, 40.5, ""),
+        (41.5, 42, "found 41.5 tokens a second in one stream; expected at least 42"),
+        (None, 1, "no speed could be measured: refused"),
     ],
 )
 def test_a_speed_is_told_and_judged(
-    tmp_path: Path, said: str, least: float | None, reason: str, speed: float | None
+    tmp_path: Path, measured: float | None, least: float | None, reason: str
 ) -> None:
     driven = spark(SETTLED)
-    driven.data["fake_responses"] = {" speed /opt/x ": {"stdout": said}} | driven.data[
-        "fake_responses"
-    ]
+    driven.state = {
+        **(driven.state or {}),
+        "engine_api.speed": {"speed": measured, "said": "refused"},
+    }
     result, told = switched(driven, tmp_path / "answers", least)
     assert result.did_succeed() is not bool(reason)
+    speed = measured if least else None
     assert (told["reason"], told["speed"], told["seconds"]) == (reason, speed, 0.0)

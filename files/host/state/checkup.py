@@ -1,0 +1,194 @@
+"""The checkup of a Spark and its engine: everything that the doctor judges; it takes a second."""
+
+import glob
+import json
+import os
+import re
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from host.state import docker, gpu
+from host.state.engines import current, engines, owner
+from host.state.readers import UnknownError, lines, meminfo, text, word
+from host.state.running import nvidia_smi
+from host.state.vllm_metrics import finished
+
+# Lines of a log that are read: a start of vLLM writes some 200, a traceback of two ranks 500; and
+# characters of a line.
+_LINES, _LINE = 3000, 2000
+_DAY = 24 * 3600
+# Log lines of kernel, earlyoom and logind that may concern an engine, and how many are read: a card
+# that fails logs that hundreds of times.
+KERNEL = re.compile(
+    "Out of memory: Killed process|oom-kill:|invoked oom-killer|sending SIG|rejected by service|"
+    "NVRM.*(Xid|off the bus|PMU|NV_ERR_NO_MEMORY|Out of memory|API mismatch|RmInitAdapter|rm_init|"
+    "RmFetchGspRm|open kernel|not supported by|probe routine|were initialized|RPC response|GSP|"
+    "version mismatch)|nvidia.*(version magic|disagrees about version)|firmware load for nvidia|"
+    "mlx5_core.*(health|dropped off|fatal|pci_dev|PCIe bandwidth, limited|Link up)|Xid:? [0-9]|"
+    "AER: .*(Fatal|recover)|PCIe Bus Error: severity=Unc|critical temp|HARDWARE PROT|EXT4-fs error|"
+    "I/O error, dev|nvme.*timeout, |Kernel panic|soft lockup|LOCKUP|stalls|blocked for more|Oops|"
+    "Power key pressed|The system will power off"
+)
+_SOURCES = ("_TRANSPORT=kernel", "--unit=earlyoom", "--unit=systemd-logind")
+_KERNEL_LINES = 500
+# Seconds before a hard shutdown, which a Spark records when it boots again, of which the kernel's
+# log lines count.
+_LAST_WORDS = 1800
+# Systemd's message when an invocation begins, and journald's line: time, host, unit, message.
+_BEGIN = re.compile(r"Starting (\S+\.service - )?vLLM release ")
+_ENTRY = re.compile(r"^(?P<time>\d+\.\d+) \S+ [^:\s]+: (?P<text>.*)")
+
+
+def read(root: str) -> dict[str, Any]:
+    """Return the checkup of the seat whose folder this is, and of its Spark."""
+    release, memory, now = current(root), meminfo(), time.time()
+    unit = engines().get(release or "")
+    recent = [down for down in _hard_downs(root) if 0 <= now - down < _DAY]
+    version, runtimes = _docker()
+    return {
+        "release": release,
+        "unit": unit,
+        "log": invocations(_engine_log(release), _kernel_log(), unit, recent),
+        "kernel": os.uname().release,
+        "driver": word("/sys/module/nvidia/version") or None,
+        "memory": [memory[name] for name in ("MemTotal", "MemFree", "MemAvailable")],
+        # A kernel without CMA areas has neither.
+        "cma": [memory.get("CmaTotal", 0), memory.get("CmaFree", 0)],
+        "swapped": _swapped(),
+        "free": dict(_free(root, "/var/lib/docker")),
+        "docker": version,
+        "runtimes": runtimes,
+        "gpu": gpu.read()["gpu"],
+        "gpu_inside": nvidia_smi(root) or None,
+        "downs": len(recent),
+        "finished": finished(root, release) if release else None,
+        "failed": _failed_switch(root),
+        "cpu": _fastest_core(),
+        "nic": [row.strip() for row in lines("lspci", "-vv", "-d", "15b3:") if "LnkSta:" in row],
+        "system": _system(),
+        "clock": time.time(),
+    }
+
+
+def _hard_downs(root: str) -> list[float]:
+    downs: list[float] = json.loads(text(f"{root}/state/hard-downs") or "[]")
+    return downs
+
+
+def _docker() -> tuple[str | None, list[str]]:
+    """Return version and runtimes of Docker's daemon; None where none answers."""
+    try:
+        return str(docker.get("/version")["Version"]), sorted(docker.get("/info")["Runtimes"])
+    except UnknownError:
+        return None, []
+
+
+def _engine_log(release: str | None) -> list[str]:
+    return _journal(f"--lines={_LINES}", f"--unit=vllm@{release}.service") if release else []
+
+
+def _kernel_log() -> list[str]:
+    """Return what kernel, earlyoom and logind say of the last day, by source.
+
+    The previous boot counts as well: a Spark that froze logs nothing later.
+    """
+    logs = (_journal("--since=-1d", source) for source in _SOURCES)
+    return [row for log in logs for row in [*filter(KERNEL.search, log)][-_KERNEL_LINES:]]
+
+
+def _journal(*options: str) -> list[str]:
+    return lines("journalctl", "--quiet", "--output=short-unix", *options)
+
+
+def invocations(
+    engine: Sequence[str],
+    kernel: Iterable[str],
+    unit: dict[str, Any] | None,
+    downs: Sequence[float] = (),
+) -> list[str]:
+    """Return the messages of an engine's last invocation, and the kernel's since.
+
+    The one before counts as well if it restarted by itself, and what the kernel said shortly before
+    a Spark went down.
+    """
+    begins = [number for number, row in enumerate(engine) if _BEGIN.search(row)]
+    counted = begins[-2:] if unit and unit["restarts"] else begins[-1:]
+    rows = engine[counted[0] :] if counted else engine
+    since = _time(rows[0]) if rows else float("inf")
+
+    def counts(at: float) -> bool:
+        return at >= since or any(0 <= down - at < _LAST_WORDS for down in downs)
+
+    return [_message(row) for row in (*rows, *(row for row in kernel if counts(_time(row))))]
+
+
+def _time(row: str) -> float:
+    entry = _ENTRY.match(row)
+    return float(entry["time"]) if entry else 0.0
+
+
+def _message(row: str) -> str:
+    entry = _ENTRY.match(row)
+    return (entry["text"] if entry else row.strip())[:_LINE]
+
+
+def _failed_switch(root: str) -> dict[str, Any] | None:
+    """Return the last switch of this seat, if it failed."""
+    is_own = owner(root)
+    reports = {
+        path: os.path.basename(path).removeprefix("switch@").removesuffix(".json")
+        for path in sorted(glob.glob(f"{root}/jobs/switch@*.json"), key=os.path.getmtime)
+    }
+    path, release = next((each for each in reversed(reports.items()) if is_own(each[1])), ("", ""))
+    report = json.loads(text(path) or "{}") if path else {}
+    if report.get("phase") != "failed":
+        return None
+    return {
+        "release": release,
+        "at": int(os.path.getmtime(path)),
+        "reason": report["message"],
+        "log": invocations(_engine_log(release), (), None),
+    }
+
+
+def _swapped() -> int:
+    """Return the bytes that go to and from the disk within a second."""
+    before = _swapped_pages()
+    time.sleep(1)
+    return (_swapped_pages() - before) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _swapped_pages() -> int:
+    rows = (text("/proc/vmstat") or "").splitlines()
+    return sum(int(row.split()[1]) for row in rows if row.startswith(("pswpin ", "pswpout ")))
+
+
+def _free(*folders: str) -> Iterable[tuple[str, int]]:
+    for folder in filter(os.path.exists, folders):
+        found = os.statvfs(folder)
+        yield folder, found.f_bavail * found.f_frsize
+
+
+def _fastest_core() -> float | None:
+    """Return the clock of the fastest core, in MHz."""
+    clocks = map(word, glob.glob("/sys/devices/system/cpu/cpu*/cpufreq/scaling_cur_freq"))
+    return max((int(khz) / 1000 for khz in clocks if khz), default=None)
+
+
+def _system() -> dict[str, str]:
+    """Return versions, for a report. NVIDIA's file has the serial number, too."""
+    system, dgx = map(_assignments, ("/etc/os-release", "/etc/dgx-release"))
+    found = {
+        "product": word("/sys/class/dmi/id/product_name"),
+        "firmware": word("/sys/class/dmi/id/bios_version"),
+        "system": system.get("PRETTY_NAME", ""),
+        "DGX OS": dgx.get("DGX_SWBUILD_VERSION", ""),
+        "DGX OS, updated to": dgx.get("DGX_OTA_VERSION", ""),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _assignments(path: str) -> dict[str, str]:
+    pairs = (row.partition("=") for row in (text(path) or "").splitlines())
+    return {name: value.strip("\"' ") for name, _, value in pairs}

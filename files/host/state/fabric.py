@@ -1,0 +1,159 @@
+"""The network between the two Sparks of a pair: interfaces, settings, RDMA devices, the link."""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from threading import Thread
+from typing import Any
+
+from host.state.placed import path_state
+from host.state.readers import names, run, text, word
+
+_SYS = "/sys/class"
+_NETPLAN = ("/etc/netplan", "/run/netplan", "/usr/lib/netplan")
+_PROFILES = "/etc/NetworkManager/system-connections"
+# A secret ends with its line, or with its entry in braces.
+_KEY = "(?:password|psk|secret|private|shared|key)"
+_LINE = re.compile(rf"^([^\S\n]*[^:{{\s]*{_KEY}[^:\n]*:)[^\S\n]+\S.*", re.MULTILINE)
+_QUOTED = "\"[^\"\\n]*\"|'[^'\\n]*'|[^},\\s]"
+_ENTRY = re.compile(rf"({_KEY}[^:\n]*:[^\S\n]*)(?:{_QUOTED})[^}},\n]*")
+
+
+def read(
+    root: str, netdevs: Sequence[str] = (), probes: Sequence[tuple[str, str, int]] = ()
+) -> dict[str, Any]:
+    """Return the state of the fabric. Secrets in a netplan file (Wi-Fi) stay on the Spark.
+
+    Args:
+        netdevs: The interfaces that may be the fabric's.
+        probes: Packets to send, each an interface, an address and an MTU; they take half a second
+            if all is well, five at most.
+    """
+    return {
+        "netdevs": {name: _netdev(name) for name in netdevs if os.path.exists(_net(name))},
+        "addresses": [
+            (each["ifname"], f"{found['local']}/{found['prefixlen']}")
+            for each in _ip("-4", "address")
+            for found in each.get("addr_info", ())
+        ],
+        "routes": [
+            {"netdev": each["dev"], "network": None if each["dst"] == "default" else each["dst"]}
+            for each in (*_ip("-4", "route"), *_ip("-6", "route", "show", "default"))
+            if "dev" in each
+        ],
+        "netplan": [_netplan(path) for folder in _NETPLAN for path in _files(folder, ".yaml")],
+        "profiles": [_profile(path) for path in _files(_PROFILES)],
+        "rdma": dict(_rdma()),
+        "tool": shutil.which("ib_write_bw") is not None,
+        "record": text(f"{root}/state/fabric.json") or "",
+        "guarded": _is_guarded(),
+        "reach": _reached(probes),
+    }
+
+
+def _net(name: str) -> str:
+    return f"{_SYS}/net/{name}"
+
+
+def _netdev(name: str) -> dict[str, Any]:
+    # A carrier cannot be read while the interface is switched off.
+    flags, carrier, speed, mtu, mac = (
+        word(f"{_net(name)}/{key}") for key in ("flags", "carrier", "speed", "mtu", "address")
+    )
+    return {
+        "up": bool(int(flags, 16) & 1),
+        "carrier": carrier == "1",
+        "speed": int(speed) if speed.isdecimal() and int(speed) > 0 else None,
+        "mtu": int(mtu),
+        "mac": mac,
+    }
+
+
+def _ip(*words: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(run("ip", "-j", *words).stdout or "[]")
+    return found
+
+
+def _files(folder: str, end: str = "") -> list[str]:
+    paths = [f"{folder}/{name}" for name in names(folder) if name.endswith(end)]
+    return [path for path in paths if os.path.isfile(path)]
+
+
+def _netplan(path: str) -> dict[str, str]:
+    state = path_state(path) or {}
+    shown = _ENTRY.sub(r"\1hidden", _LINE.sub(r"\1 hidden", text(path) or ""))
+    return {"path": path, "mode": f"{state.get('user')}:{state.get('mode')}", "text": shown}
+
+
+def _profile(path: str) -> dict[str, str]:
+    rows = reversed((text(path) or "").splitlines())
+    known = dict(row.split("=", 1) for row in rows if "=" in row)
+    mac = known.get("mac-address", "").lower()
+    return {"path": path, "netdev": known.get("interface-name", ""), "mac": mac}
+
+
+def _rdma() -> Iterator[tuple[str, dict[str, Any]]]:
+    devices = f"{_SYS}/infiniband"
+    for device in names(devices):
+        for port in names(f"{devices}/{device}/ports"):
+            folder = f"{devices}/{device}/ports/{port}"
+            for netdev in names(f"{devices}/{device}/device/net"):
+                yield (
+                    netdev,
+                    {
+                        "device": device,
+                        "port": port,
+                        "state": word(f"{folder}/state").rpartition(": ")[2],
+                        "link_layer": word(f"{folder}/link_layer"),
+                        "gids": list(_gids(folder)),
+                    },
+                )
+
+
+def _gids(folder: str) -> Iterator[tuple[int, str, str]]:
+    """Yield the filled entries of a port's GID table."""
+    for index in sorted(map(int, names(f"{folder}/gids"))):
+        gid = word(f"{folder}/gids/{index}")
+        if gid.strip("0:"):
+            yield index, gid, word(f"{folder}/gid_attrs/types/{index}")
+
+
+def _is_guarded() -> bool:
+    tables = ["iptables", *(["ip6tables"] if os.path.exists("/proc/net/if_inet6") else [])]
+    rule = ("-w", "-C", "INPUT", "-j", "SPARKWRIGHT")
+    return all(run(table, *rule).returncode == 0 for table in tables)
+
+
+def _reached(probes: Sequence[tuple[str, str, int]]) -> dict[str, Any] | None:
+    """Return what became of each probe, by its address; None where there is no `ping`."""
+    if probes and not shutil.which("ping"):
+        return None
+    reached: dict[str, Any] = {}
+
+    def send(netdev: str, address: str, mtu: int) -> None:
+        reached[address] = _reach(netdev, address, mtu)
+
+    senders = [Thread(target=send, args=probe, daemon=True) for probe in probes]
+    for sender in senders:
+        sender.start()
+    for sender in senders:
+        sender.join()
+    return reached
+
+
+def _reach(netdev: str, address: str, mtu: int) -> dict[str, Any]:
+    ping = ("ping", "-q", "-n", "-I", netdev)
+    route = _ip("-4", "route", "get", address)
+    # -M do: no fragments. If only the small packet is answered, a smaller MTU is on the way.
+    whole = ("-c", "2", "-i", "0.2", "-w", "3", "-M", "do", "-s", f"{mtu - 28}")
+    full = run(*ping, *whole, address).returncode == 0
+    small = full or run(*ping, "-c", "1", "-w", "2", address).returncode == 0
+    known = _ip("-4", "neigh", "show", address, "dev", netdev)
+    return {
+        "route": route[0].get("dev", "-") if route else "-",
+        "full": full,
+        "small": small,
+        "mac": next((each["lladdr"] for each in known if "lladdr" in each), "-"),
+    }

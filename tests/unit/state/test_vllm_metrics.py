@@ -1,0 +1,55 @@
+"""The work of an engine, by vLLM's /metrics."""
+
+import re
+
+from host.state import vllm_metrics
+from sparkwright.insight.status.status import EngineLoad
+from tests.makers.status import COUNTERS, LOAD
+
+FIRST = COUNTERS.format(read="100.0", written="1000.0")
+SECOND = COUNTERS.format(read="350.0", written="1050.0")
+
+
+def load(first: str, second: str) -> EngineLoad:
+    found = vllm_metrics.between(first, second, 1.25)
+    assert found
+    return EngineLoad(**found)
+
+
+def test_the_load_is_the_difference_of_two_looks() -> None:
+    assert load(FIRST, SECOND) == LOAD
+
+
+def test_an_engine_that_goes_down_between_the_looks_has_none() -> None:
+    assert vllm_metrics.between(FIRST, "", 1.0) is None
+
+
+def test_an_engine_that_was_started_between_the_looks_counts_from_nothing() -> None:
+    found = load(FIRST, COUNTERS.format(read="1.0", written="3.0"))
+    assert (found.tokens, found.prompt_tokens) == (0.0, 0.0)
+
+
+def test_what_a_vllm_lacks_is_unknown() -> None:
+    first, second = (
+        "".join(line for line in text.splitlines(True) if not re.search("running|kv_|spec_", line))
+        for text in (FIRST, SECOND)
+    )
+    found = load(first, second)
+    assert (found.running, found.kv_usage, found.acceptance) == (None, None, None)
+    assert (found.tokens, found.waiting) == (40.0, 2)
+
+
+# Lines of /metrics as vLLM 0.26.0 and 0.32.0 print them; the numbers are made up.
+METRICS = """\
+vllm:request_success_total{engine="0",finished_reason="stop",model_name="m"} 3.0
+vllm:request_success_total{engine="0",finished_reason="length",model_name="m"} 44.0
+vllm:request_success_total{engine="0",finished_reason="abort",model_name="m"} 0.0
+vllm:request_generation_tokens_bucket{engine="0",le="1.0",model_name="m"} 40.0
+vllm:request_generation_tokens_bucket{engine="0",le="2.0",model_name="m"} 41.0
+vllm:request_generation_tokens_bucket{engine="0",le="+Inf",model_name="m"} 47.0
+"""
+
+
+def test_how_requests_ended_without_our_probes() -> None:
+    assert vllm_metrics.ends(METRICS) == {"cut": 4, "ended": 3}
+    assert vllm_metrics.ends("") is None
