@@ -8,16 +8,16 @@ from typing import Any, NoReturn
 
 from host.common.progress import JobError
 from host.state.engine_api import ask
+from host.state.vllm_metrics import samples
 
 # A long prompt is counted in less than a second; the first answer after a start may take a minute.
 _PATIENCE = 300
 _BUSY = ("num_requests_running", "num_requests_waiting")
-_SAMPLE = re.compile(r"^vllm:(\w+)(?:\{.*\})? (\S+)$", re.MULTILINE)
 
 
 def metric(text: str, *names: str) -> int:
     """Return the sum of metrics in what /metrics says, over all labels; 0 where there is none."""
-    return int(sum(float(value) for name, value in _SAMPLE.findall(text) if name in names))
+    return int(sum(value for _, _, value in samples(text, names)))
 
 
 class MeasuredEngine:
