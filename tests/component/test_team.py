@@ -41,7 +41,7 @@ def _spark(name, replica):
     served = json.dumps({"known": _served if name in _serving else {}})
     issued = json.dumps({"known": {"keys": name in _keyed, "certificate": False}})
     return "@fake/" + name, {
-        "says": {"served": served, "issued": issued}, "spark": name,
+        "says": {"served": served, "door.issued": issued}, "spark": name,
         "fake_delay": 0, "fake_delay_jitter": 0,
         "hardware": "gb10", "fleet": _fleet, "replica": replica, "recipe": _recipe, "ranks": [name],
         "rank": 0, "port": 8000, "api_key": None,
