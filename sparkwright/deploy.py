@@ -23,7 +23,6 @@ from sparkwright.network.link import deploy as link
 from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
 from sparkwright.run.state import expect
-from sparkwright.run.survey import surveyed
 from sparkwright.run.target import target
 from sparkwright.upkeep.rollout import deploy as rollout
 
@@ -31,23 +30,20 @@ from sparkwright.upkeep.rollout import deploy as rollout
 def converge() -> None:
     """Bring the current Spark from its factory state to a served model.
 
-    pyinfra orders operations by the line of each call.
+    pyinfra orders operations by the line of each call, so a pair's Sparks take each step together.
 
     Raises:
         PyinfraError: the input is invalid; no host has been changed.
     """
-    start_session()
-    hold_lease()
+    start()
     announce()
-    expect_all()
-    with surveyed():
-        preflight.apply()
-        fabric.apply()
-        firewall.apply()
-        runtime.apply()
-        engine.vacate()
-        provision()
-        engine.apply()
+    preflight.apply()  # is it fit for what it is to serve? Nothing has been changed until here
+    fabric.apply()  # of a pair: addresses, packet filter, and a proof of the link
+    firewall.apply()  # lets in SSH, clients, and a pair's other Spark
+    runtime.apply()  # Docker, and a GPU in a container
+    engine.vacate()  # a second replica that is no longer declared
+    provision()
+    engine.apply()  # the release is laid down; a switch has it serve, or takes itself back
 
 
 def prepare(answers: str) -> None:
@@ -58,43 +54,33 @@ def prepare(answers: str) -> None:
     Args:
         answers: path of a file, for `sparkwright.upkeep.rollout.deploy.intend`.
     """
-    start_session()
-    hold_lease()
-    with surveyed():
-        preflight.apply()
-        provision()
-        engine.prepare()
+    start()
+    preflight.apply()
+    provision()
+    engine.prepare()
     rollout.intend(answers=answers)
-
-
-def expect_all() -> None:
-    """Have the first step that reads the Spark read for all of them, in one command."""
-    own = target()
-    parts = (
-        machine,
-        firewall,
-        jobs,
-        weights,
-        image,
-        door,
-        monitoring,
-        engine,
-        preflight,
-        fabric,
-        runtime,
-        link,
-    )
-    expect(own.host, lambda: [ask for part in parts for ask in part.reads(own)])
 
 
 def provision() -> None:
     """Prepare all that an engine needs, without steps that may disturb one that serves."""
-    machine.apply()
+    machine.apply()  # journal, memory guard, swap, the GPU's clock
     machine.folders()
-    link.apply()
-    jobs.apply()
+    link.apply()  # of a pair: keys by which its supervisors recognize each other
+    jobs.apply()  # the environment of what downloads
     weights.authenticate()
-    weights.apply()
+    weights.apply()  # checkpoints, by jobs that go on without this run
     image.apply()
-    door.apply()
+    door.apply()  # API keys, certificate, haproxy: the only listener
     monitoring.apply()
+
+
+def start() -> None:
+    """Check the run, take the Spark's lease, and say what the steps will read of it."""
+    start_session()
+    hold_lease()
+    own = target()
+    subjects = (
+        *(preflight, fabric, firewall, runtime, engine, machine, link, jobs),
+        *(weights, image, door, monitoring),
+    )
+    expect(own.host, lambda: [ask for each in subjects for ask in each.reads(own)])

@@ -2,45 +2,13 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 # Begins a line of a script's output that names the section after it.
 MARK = "@@"
-
-
-def sections_script(parts: Mapping[str, str]) -> str:
-    """Return a POSIX shell script that prints each part's output as a section; it exits 0.
-
-    Args:
-        parts: shell commands by the name of their section. One that fails only prints less: its
-            errors are dropped.
-    """
-    lines = [f"echo {MARK}{name}; ( {body} ) 2>/dev/null" for name, body in parts.items()]
-    return "\n".join([*lines, "true"])
-
-
-# The variable that names the folder in which the scripts of a survey share readings.
-SHARED = "SPARKWRIGHT_SHARED"
-
-
-def shared(name: str, command: str) -> str:
-    """Return the shell words that print a command's output; the scripts of a survey run it once.
-
-    Args:
-        name: of the reading, as of a file.
-        command: one program with its arguments. Of one that fails nothing is printed, and its exit
-            status is that of the words.
-    """
-    # "$((" would begin a sum.
-    return f""" ( set -- {command}
-cd "${{{SHARED}:-/nonexistent}}" 2>/dev/null || {{
-  said=$("$@" 2>/dev/null) || exit; [ -z "$said" ] || echo "$said"; exit 0; }}
-exec 9>{name}.lock; flock 9
-[ -e {name}.status ] || {{ "$@" >{name} 2>/dev/null; echo $? >{name}.status; }}
-read -r status <{name}.status; [ "$status" != 0 ] || cat {name}; exit "$status" )"""
 
 
 class Sections(dict[str, list[str]]):

@@ -1,12 +1,10 @@
 """The base of operations: differences, messages, failing commands, and commands run at once."""
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakSet
 
-import gevent
 from pyinfra import host, logger, state
 from pyinfra.api import Host, QuoteString, StringCommand
 from pyinfra.api.command import FileUploadCommand, PyinfraCommand
@@ -21,7 +19,6 @@ _SHOWN = 120
 # The hosts on which the plan has shown an obstacle.
 _refused: WeakSet[Host] = WeakSet()
 _noted: dict[str, list[tuple[str | None, Difference]]] = {}
-_surveying: set[object] = set()
 
 
 class Refused(StringCommand):
@@ -37,7 +34,7 @@ def differs(what: str, expected: str, found: str) -> None:
 
     To be called before an operation's first command; only a look for differences heeds it.
     """
-    if is_looking() and not is_surveying():
+    if is_looking():
         _noted[host.name].append((host.current_op_hash, Difference(what, expected, found)))
 
 
@@ -49,33 +46,6 @@ def unit_differs(unit: str, *, active: bool, enabled: bool, outdated: bool = Fal
         differs(unit, "enabled", "not enabled")
     if active and outdated:
         differs(unit, "started after its files last changed", "started before")
-
-
-@contextmanager
-def surveying() -> Iterator[None]:
-    """Ask operations for the facts that they read, without showing their notices."""
-    _surveying.add(gevent.getcurrent())
-    try:
-        yield
-    finally:
-        _surveying.discard(gevent.getcurrent())
-
-
-def is_surveying() -> bool:
-    """Tell whether this part of the run only asks operations for their facts."""
-    return gevent.getcurrent() in _surveying
-
-
-class AskedError(BaseException):
-    """Ends an operation during a survey, once it has asked for a fact."""
-
-
-def foresee(*reads: Callable[[], object]) -> None:
-    """Have a survey ask at once for facts that an operation reads one after the other."""
-    if is_surveying():
-        for read in reads:
-            with suppress(AskedError):
-                read()
 
 
 def is_looking() -> bool:
@@ -137,7 +107,7 @@ def failing(message: str, *, mended: bool = False) -> StringCommand:
     The plan is silent on an obstacle that is `mended`: an earlier operation removes it.
     """
     message = plain_lines(message)
-    if planning() and not (mended or is_looking() or is_surveying()):
+    if planning() and not (mended or is_looking()):
         _show_in_plan(message)
     return Refused(message, "printf '%s\\n'", QuoteString(message), ">&2; exit 1")
 
@@ -167,7 +137,7 @@ def notice(message: str, color: str = "yellow") -> None:
 
 def is_first_pass() -> bool:
     """Tell whether an operation is in the plan, or in the execution of a run without one (`-y`)."""
-    return not is_surveying() and (planning() or not state.check_for_changes)
+    return planning() or not state.check_for_changes
 
 
 def planning() -> bool:

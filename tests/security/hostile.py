@@ -8,16 +8,16 @@ SPEAKERS = """
 import json
 from pyinfra import host
 from pyinfra.api import operation
-from sparkwright.common.facts import HostFact
+from pyinfra.api import FactBase
 from sparkwright.run import upstream as bounded
 
 bounded.MOST = 65_536
 
-class Speech(HostFact[list[str]]):
+class Speech(FactBase):
     def command(self, script):
         return script
 
-    def parse(self, output):
+    def process(self, output):
         return output
 
 @operation()

@@ -47,7 +47,8 @@ DEPLOY = """
 import json
 from pyinfra import host, logger
 from pyinfra.api import FunctionCommand, StringCommand, operation
-from sparkwright.common.facts import HostFact
+from sparkwright.machine.host.state import Placed
+from sparkwright.run.answers import SparkState
 from sparkwright.common.operations import failing, notice
 from sparkwright.common.errors import PlanError
 from sparkwright.common.progress import JobProgress, Meter
@@ -56,12 +57,13 @@ from sparkwright.run.target import bad_input
 ESCAPES = json.loads(HOSTILE)
 PRINTED = "printf %b " + repr("".join(f"\\0{byte:03o}" for byte in ESCAPES.encode()))
 
-class Said(HostFact[int]):
+class Said(SparkState):
     def command(self):
+        self._asks = [Placed.ask()]
         return PRINTED
 
-    def parse(self, output):
-        raise ValueError(output[0])
+    def check_preconditions(self, state, host):
+        return None
 
 def shown(state, host):
     host.log(f"raw {ESCAPES}")

@@ -27,7 +27,6 @@ from sparkwright.plan.causes.cause import Diagnosis
 from sparkwright.plan.release.lock import lock_path, read_lock
 from sparkwright.run.spark import fleet_of
 from sparkwright.run.state import expect, read
-from sparkwright.run.survey import surveyed
 from sparkwright.run.target import Target, seats, target, target_of
 
 # The sections of the report of this run, by the place of their Spark and seat in the inventory.
@@ -38,9 +37,8 @@ _sections: dict[tuple[int, str], list[str]] = {}
 def apply() -> None:
     """Name what ails the Spark; with `--data report=FILE` also in a report for an issue."""
     expect(target().host, lambda: [LISTENING, *(Checkup.ask(root=own.place) for own in seats())])
-    with surveyed():
-        for own in seats():
-            doctor(name="What ails it", own=own)
+    for own in seats():
+        doctor(name="What ails it", own=own)
 
 
 @operation()

@@ -26,7 +26,6 @@ from sparkwright.run.report import check_alone, tell_machines
 from sparkwright.run.session import check_is_run
 from sparkwright.run.spark import fleet_of
 from sparkwright.run.state import expect, read
-from sparkwright.run.survey import surveyed
 from sparkwright.run.target import Target, bad_input, target, target_of
 
 # The deploy whose operations converge a Spark, and so know how it differs.
@@ -101,10 +100,9 @@ def _steps() -> None:
     """Call all operations that would converge the Spark, and compare what they do not."""
     own = target()
     expect(own.host, lambda: reads(own))
-    with surveyed():
-        local.include(_CONVERGES)
-        running(name="What runs", own=own)
-        listeners(name="Listeners", own=own)
+    local.include(_CONVERGES)
+    running(name="What runs", own=own)
+    listeners(name="Listeners", own=own)
 
 
 @operation()

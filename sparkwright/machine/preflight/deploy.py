@@ -15,7 +15,6 @@ from sparkwright.common.operations import (
     differs,
     failing,
     is_looking,
-    is_surveying,
     notice,
     planning,
     spark_name,
@@ -100,7 +99,7 @@ def preflight(
     second = (seats[1][0], seats[1][1].wanted) if len(seats) > 1 else None
     results = findings(survey, own.wanted, now, other, second)
     results += [*_memory_findings(seats), *_twice(survey)]
-    is_plan = planning() and not (is_looking() or is_surveying())
+    is_plan = planning() and not is_looking()
     if is_plan:
         for line in _summaries(seats):
             host.log_styled(plain(line), log_func=logger.info)

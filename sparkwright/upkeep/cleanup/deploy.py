@@ -1,27 +1,28 @@
 """The deploys that delete: what no rollback needs, or all of Sparkwright."""
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
+from typing import Any, ClassVar
 
 from pyinfra import host
 from pyinfra.api import StringCommand, deploy, operation
 
 from sparkwright.common.command_line import next_line
-from sparkwright.common.facts import HostFact
-from sparkwright.common.host_output import HostAnswer
 from sparkwright.common.operations import failing, notice, spark_name
+from sparkwright.common.part import Part
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import removal_table
 from sparkwright.machine.runtime.daemon_json import proxies
 from sparkwright.plan.release.container import MEDIA_NETWORK
 from sparkwright.plan.release.programs import program_command
 from sparkwright.run.report import conclude
+from sparkwright.run.state import read_now
 from sparkwright.run.target import target
 
 _WITHDRAW = HOST_FILES / "network" / "fabric" / "withdraw.sh"
 
 
-class Announced(HostAnswer):
+class Announced(Part):
     """The plan of a program of files/host/upkeep/cleanup for a Spark, in lines for people.
 
     Attributes:
@@ -29,31 +30,25 @@ class Announced(HostAnswer):
         result: what will be so.
     """
 
+    part: ClassVar = "cleanup"
+    # The sizes of all that is there are summed up.
+    patience: ClassVar[float] = 600
+
     refusal: str
     goes: list[str]
     stays: list[str]
     result: str
 
 
-class OurParts(HostFact[Announced]):
-    """What a program would delete, and what stays."""
-
-    def command(self, program: str, given: str) -> str:
-        return program_command(program, "look", given)
-
-    def parse(self, output: list[str]) -> Announced:
-        return Announced.model_validate_json("\n".join(output))
-
-
 @operation()
-def delete(program: str, given: str) -> Generator[StringCommand]:
+def delete(program: str, given: Mapping[str, Any]) -> Generator[StringCommand]:
     """Show what goes and what stays, then have a program delete what goes.
 
     Args:
         program: a module of files/host/upkeep/cleanup.
-        given: what it is to know, as JSON.
+        given: what it is to know.
     """
-    found = host.get_fact(OurParts, program=program, given=given)
+    found = read_now(host, Announced.ask(program=program, given=given))
     if found.refusal:
         yield failing(found.refusal)
         return
@@ -62,7 +57,7 @@ def delete(program: str, given: str) -> Generator[StringCommand]:
     for line in found.stays:
         notice(line, "cyan")
     if found.goes:
-        yield StringCommand(program_command(program, "do", given))
+        yield StringCommand(program_command(f"host.upkeep.cleanup.{program}", json.dumps(given)))
     else:
         host.noop("nothing to delete")
     conclude(spark_name(host), f": {found.result}")
@@ -82,8 +77,8 @@ def apply() -> None:
     }
     delete(
         name="Releases, images and weights",
-        program="host.upkeep.cleanup.clean",
-        given=json.dumps(wanted),
+        program="clean",
+        given=wanted,
     )
 
 
@@ -104,6 +99,6 @@ def remove() -> None:
     }
     delete(
         name="All of Sparkwright",
-        program="host.upkeep.cleanup.remove",
-        given=json.dumps(removal_table(own.root) | values),
+        program="remove",
+        given=removal_table(own.root) | values,
     )

@@ -40,7 +40,6 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Any:
         ),
     )
     monkeypatch.setattr(watching, "target_of", lambda _: SimpleNamespace(together=[]))
-    monkeypatch.setattr(watching, "is_surveying", lambda: False)
     monkeypatch.setattr(watching, "planning", lambda: True)
     monkeypatch.setattr(watching, "lost_error", lambda spark, error: Lost(error))
     spark: Any = SimpleNamespace(connector=None)

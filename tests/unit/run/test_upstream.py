@@ -47,7 +47,6 @@ REPLACED = {
     "SSHClient": ("run/upstream.py", "refused-login.patch"),
     "get_operation_order_from_stack": ("run/upstream.py", "operation-order.patch"),
     "pop_global_arguments": ("run/upstream.py", "host-data.patch"),
-    "should_check_for_changes": ("run/survey.py", "plan-together.patch"),
     "_do_confirm": ("run/screen.py", "question.patch"),
 }
 # Assignments to what belongs to pyinfra or paramiko, and uses of their private names.

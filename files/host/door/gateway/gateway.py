@@ -26,7 +26,7 @@ from aiohttp import ClientError, ClientTimeout, web
 
 from host.common.log import notify
 from host.door.gateway.body import Intake, RefusedRequest, parsed, rewritten
-from host.door.gateway.replicas import Model, Replica, choice, look, watch
+from host.door.gateway.replicas import Backend, ServedName, choice, look, watch
 
 # Seconds that requests in flight have when the gateway stops.
 LAST = 30
@@ -59,7 +59,7 @@ _BROKEN = (
 _KINDS = {404: "not_found_error", 429: "rate_limit_error"}
 
 
-class Gateway:
+class GatewayProxy:
     """What clients ask, by paths.
 
     Args:
@@ -72,11 +72,11 @@ class Gateway:
     def __init__(self, configuration: dict[str, Any], key: str) -> None:
         self.intake, self._trusted = Intake(), configuration["trusted"]
         self.replicas = {
-            name: Replica(name, door["url"], key if door["keyed"] else "")
+            name: Backend(name, door["url"], key if door["keyed"] else "")
             for name, door in configuration["doors"].items()
         }
         self.models = {
-            name: Model(
+            name: ServedName(
                 model["served"],
                 model["defaults"],
                 [self.replicas[replica] for replica in model["replicas"]],
@@ -143,7 +143,7 @@ class Gateway:
                     return answer
 
     async def _ask(
-        self, replica: Replica, request: web.Request, body: bytes, last: bool
+        self, replica: Backend, request: web.Request, body: bytes, last: bool
     ) -> web.StreamResponse | None:
         """Pass on what a replica answers; None where another one may answer instead."""
         headers = {each: request.headers[each] for each in _ASKED if each in request.headers}
@@ -265,7 +265,7 @@ def command() -> None:
         return
     logging.setLogRecordFactory(record)
     key = Path(os.environ["CREDENTIALS_DIRECTORY"], "key").read_text("utf-8").strip()
-    gateway = Gateway(json.loads(Path(path).read_text("utf-8")), key)
+    gateway = GatewayProxy(json.loads(Path(path).read_text("utf-8")), key)
     web.run_app(
         gateway.application(),
         sock=socket.socket(fileno=SOCKET),

@@ -16,7 +16,7 @@ EVERY, ANSWER = 2, 2
 
 
 @dataclass(eq=False)
-class Replica:
+class Backend:
     """A replica, as its door shows it.
 
     Attributes:
@@ -64,7 +64,7 @@ class Replica:
 
 
 @dataclass(frozen=True)
-class Model:
+class ServedName:
     """A name that clients may ask for.
 
     Attributes:
@@ -74,15 +74,15 @@ class Model:
 
     served: str
     defaults: Mapping[str, Any]
-    replicas: Sequence[Replica]
+    replicas: Sequence[Backend]
 
 
-def choice(replicas: Sequence[Replica]) -> Replica:
+def choice(replicas: Sequence[Backend]) -> Backend:
     """Return the one that is to be asked: it serves, if any does, and has the least in flight."""
     return min(replicas, key=lambda each: (each.fault != "", each.in_flight, random.random()))
 
 
-async def look(replicas: Sequence[Replica], session: ClientSession) -> None:
+async def look(replicas: Sequence[Backend], session: ClientSession) -> None:
     """Ask every door once; tell systemd which replicas serve, and why the others do not."""
     await asyncio.gather(*(each.look(session) for each in replicas))
     serving = ", ".join(each.name for each in replicas if not each.fault)
@@ -90,7 +90,7 @@ async def look(replicas: Sequence[Replica], session: ClientSession) -> None:
     show("; ".join([f"in service: {serving or 'none'}", *lost]))
 
 
-async def watch(replicas: Sequence[Replica], session: ClientSession) -> None:
+async def watch(replicas: Sequence[Backend], session: ClientSession) -> None:
     """Ask every door from time to time, for ever."""
     while True:
         await asyncio.sleep(EVERY)

@@ -14,7 +14,7 @@ from typing import Any
 from host.upkeep.cleanup.system import (
     Image,
     Order,
-    answer,
+    carry_out,
     containers,
     do,
     has_others,
@@ -233,5 +233,5 @@ def delete(wanted: dict[str, Any]) -> None:
 
 
 def command() -> None:
-    """Look, or delete, as the command line says."""
-    answer(look, delete)
+    """Delete what the command line's JSON says."""
+    carry_out(delete)

@@ -17,7 +17,7 @@ from host.upkeep.cleanup.system import (
     LABEL,
     SET_ASIDE,
     Image,
-    answer,
+    carry_out,
     containers,
     do,
     has_others,
@@ -291,5 +291,5 @@ class Removal:
 
 
 def command() -> None:
-    """Look, or remove, as the command line says."""
-    answer(lambda table: Removal(table).look(), lambda table: Removal(table).remove())
+    """Remove what the command line's JSON says."""
+    carry_out(lambda table: Removal(table).remove())

@@ -58,14 +58,10 @@ def size_text(size: float) -> str:
     return f"{size:.{int(units[0] != 'kB')}f} {units[0]}"
 
 
-def answer(look: Callable[[Any], dict[str, object]], delete: Callable[[Any], None]) -> None:
-    """Look or delete by the command line's word and its JSON; say what has failed as one line."""
-    verb, given = sys.argv[1:]
+def carry_out(delete: Callable[[Any], None]) -> None:
+    """Delete by the command line's JSON; say what has failed as one line."""
     try:
-        if verb == "look":
-            print(json.dumps(look(json.loads(given))))
-        else:
-            delete(json.loads(given))
+        delete(json.loads(sys.argv[1]))
     except (OSError, ValueError, KeyError, subprocess.CalledProcessError) as problem:
         sys.exit(f"{type(problem).__name__}: {problem}")
 

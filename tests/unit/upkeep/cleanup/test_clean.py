@@ -218,8 +218,8 @@ class TestOperation:
     @staticmethod
     def run(disk: Disk, keep: int) -> Driven:
         spark = this_machine(root=str(disk.root))
-        given = json.dumps(disk.wanted(keep))
-        spark.run(delete, program="host.upkeep.cleanup.clean", given=given)
+        given = disk.wanted(keep)
+        spark.run(delete, program="clean", given=given)
         return spark
 
     def test_what_it_deletes(self, disk: Disk, caplog: pytest.LogCaptureFixture) -> None:

@@ -301,11 +301,11 @@ def test_a_root_folder_as_it_is_left(spark: Spark) -> None:
 
 def test_what_a_run_says(spark: Spark, caplog: pytest.LogCaptureFixture) -> None:
     spark.file("r/releases/a/run")
-    given, driven = json.dumps(spark.table), this_machine()
-    assert driven.run(delete, program="host.upkeep.cleanup.remove", given=given).did_change()
+    given, driven = spark.table, this_machine()
+    assert driven.run(delete, program="remove", given=given).did_change()
     assert f"goes: folders: {spark.root}/releases (" in caplog.text
     assert not spark.root.exists()
-    assert not driven.run(delete, program="host.upkeep.cleanup.remove", given=given).did_change()
+    assert not driven.run(delete, program="remove", given=given).did_change()
 
 
 def test_every_folder_that_a_deploy_makes_is_known():
