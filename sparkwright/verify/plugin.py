@@ -4,7 +4,6 @@ pytest --pyargs sparkwright.verify [--inventory FILE] [--limit NAME] [--reboot]
 """
 
 import json
-import shlex
 import signal
 import sys
 from collections import defaultdict
@@ -212,13 +211,14 @@ def lone_api(data: Data, lock: Lock) -> Api:
 
 def _api(head: Host, release: Release) -> Api:
     folder = release.place.sockets(release.id)
-    options = f"--unix-socket {SOCKET} --silent --show-error --fail-with-body --max-time"
+    # The path of the socket may be too long for an address.
+    get = f"cd %s && curl --silent --show-error --fail-with-body --unix-socket {SOCKET} --max-time"
+    post = "--header 'Content-Type: application/json' --data %s"
 
     def ask(path: str, body: dict[str, object] | None = None, timeout: float = 120) -> str:
-        data = f"--header 'Content-Type: application/json' --data {shlex.quote(json.dumps(body))}"
-        asked = f"{options} {timeout} {data if body else ''} http://localhost{path}"
-        # The path of the socket may be too long for an address.
-        answer: str = head.check_output(f"cd {shlex.quote(folder)} && curl {asked}")
+        data, words = ("", []) if body is None else (post, [json.dumps(body)])
+        line = f"{get} {timeout} {data} http://localhost{path}"
+        answer: str = head.check_output(line, folder, *words)
         return answer
 
     return ask
