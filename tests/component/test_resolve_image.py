@@ -87,11 +87,11 @@ def test_an_authority_of_the_system_is_trusted(
     server.socket = context.wrap_socket(server.socket, server_side=True)
     with serving(server) as address:
         with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
-            WebClient().ask(f"https://{address}/token")
+            WebClient().get(f"https://{address}/token")
         for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
-        assert WebClient().ask(f"https://{address}/token").status_code == 400
+        assert WebClient().get(f"https://{address}/token").status == 400
 
 
 class Guarded(QuietHandler):

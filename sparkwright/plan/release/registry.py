@@ -22,7 +22,14 @@ from sparkwright.plan.release.registry_login import (
     registry_of,
 )
 from sparkwright.plan.release.release import repository
-from sparkwright.plan.release.web import NO_HEADERS, Headers, WebClient, origin, unexpected
+from sparkwright.plan.release.web import (
+    NO_HEADERS,
+    Headers,
+    WebAnswer,
+    WebClient,
+    origin,
+    unexpected,
+)
 
 # The registry's names of the processors of `uname -m`.
 _ARCHITECTURES = {"aarch64": "arm64", "x86_64": "amd64"}
@@ -80,9 +87,9 @@ class RegistryImage:
         told = top.headers.get("Docker-Content-Digest", content_digest(top.content))
         named = self.version if self.version.startswith("sha256:") else told
         self._check_digest(top.content, named)
-        manifest = json.loads(top.content)
+        manifest = top.json()
         if "manifests" not in manifest:
-            config = json.loads(self._get("blobs", manifest["config"]["digest"]).content)
+            config = self._get("blobs", manifest["config"]["digest"]).json()
             self._check_platform(architecture, [(config["os"], config["architecture"])])
             return [top.content]
         offered = {
@@ -103,7 +110,7 @@ class RegistryImage:
             self._get("manifests", self.version)
         ranges = {"Range": f"bytes={begin}-"} if begin else {}
         headers = {**ranges, **self._authorization}
-        with self.client.ask(f"{self.url}/blobs/{digest}", headers, stream=True) as response:
+        with self.client.opened(f"{self.url}/blobs/{digest}", headers) as response:
             if response.status_code not in (200, 206):
                 # Tokens last for minutes, layers take longer.
                 self._authorization = NO_HEADERS
@@ -119,16 +126,16 @@ class RegistryImage:
             names = ", ".join(sorted("/".join(platform) for platform in offered))
             raise self._error(f"an image for {names}", f"one for linux/{architecture}")
 
-    def _get(self, kind: str, version: str) -> Response:
+    def _get(self, kind: str, version: str) -> WebAnswer:
         answer = self._request(kind, version)
         challenge = answer.headers.get("WWW-Authenticate", "")
-        if answer.status_code == 401 and challenge:
+        if answer.status == 401 and challenge:
             # A host to which the registry has redirected gets no login.
             if origin(answer.url) == origin(self.url):
                 self._login = login_of(self.registry)
             self._authorization = self._answer(challenge)
             answer = self._request(kind, version)
-        match answer.status_code:
+        match answer.status:
             case 200:
                 return answer
             case 401 | 403:
@@ -138,9 +145,9 @@ class RegistryImage:
             case status:
                 raise self._error(f"HTTP status {status}", "an answer; try again later")
 
-    def _request(self, kind: str, version: str) -> Response:
+    def _request(self, kind: str, version: str) -> WebAnswer:
         accepted = {"Accept": ", ".join(_MANIFESTS)} if kind == "manifests" else {}
-        return self.client.ask(f"{self.url}/{kind}/{version}", {**accepted, **self._authorization})
+        return self.client.get(f"{self.url}/{kind}/{version}", {**accepted, **self._authorization})
 
     def _answer(self, challenge: str) -> Headers:
         """Return the header by which a registry's challenge is answered."""
@@ -161,13 +168,13 @@ class RegistryImage:
             raise self._error(found, "one by https, as the registry is")
         headers = {"Authorization": login.basic} if login else NO_HEADERS
         joint = "&" if "?" in realm else "?"
-        answer = self.client.ask(f"{realm}{joint}{urlencode(query)}", headers)
-        if answer.status_code in (400, 401, 403):
+        answer = self.client.get(f"{realm}{joint}{urlencode(query)}", headers)
+        if answer.status in (400, 401, 403):
             raise self._no_access()
-        if answer.status_code != 200:
-            found = f"HTTP status {answer.status_code} of the token server"
+        if answer.status != 200:
+            found = f"HTTP status {answer.status} of the token server"
             raise self._error(found, "a token; try again later")
-        content = json.loads(answer.content)
+        content = answer.json()
         return str(content.get("token") or content["access_token"])
 
     def _no_access(self) -> PlanError:

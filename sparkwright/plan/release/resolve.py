@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -10,7 +9,6 @@ from typing import Any
 from urllib.parse import quote
 
 from huggingface_hub import constants
-from requests import Response
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import parse
@@ -19,7 +17,7 @@ from sparkwright.plan.release.model_config import shape_of
 from sparkwright.plan.release.needed_files import Choice, needed
 from sparkwright.plan.release.registry import RegistryImage, registry_architecture
 from sparkwright.plan.release.registry_login import mirrored
-from sparkwright.plan.release.web import NO_HEADERS, WebClient, look_up, unexpected
+from sparkwright.plan.release.web import NO_HEADERS, WebAnswer, WebClient, look_up, unexpected
 
 CONFIG = "config.json"
 # Bytes of an index of shards that is read: what it names then has to be there. Of a larger one, as
@@ -51,7 +49,10 @@ def resolve_checkpoint(
 
 @dataclass(frozen=True)
 class HubRepository:
-    """A repository on a hub, read by the API that huggingface_hub uses."""
+    """A repository on a hub, read by the API that huggingface_hub uses.
+
+    That library's own client bounds no answer.
+    """
 
     client: WebClient
     hub: str
@@ -88,27 +89,27 @@ class HubRepository:
         """Return the object in a file; None if it holds something else."""
         answer = self._get(f"{self.repo}/resolve/{commit}/{quote(path)}")
         try:
-            content = json.loads(answer.content)
+            content = answer.json()
         except (ValueError, RecursionError) as error:
             where = f"{self.repo}@{commit}: {path}"
             raise unexpected(where, str(error), "JSON") from None
         return content if isinstance(content, dict) else None
 
     def _api(self, path: str) -> Any:
-        return json.loads(self._get(f"api/models/{self.repo}/{path}").content)
+        return self._get(f"api/models/{self.repo}/{path}").json()
 
-    def _get(self, path: str) -> Response:
+    def _get(self, path: str) -> WebAnswer:
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else NO_HEADERS
-        answer = self.client.ask(f"{self.hub}/{path}", headers)
-        if answer.status_code != 200:
+        answer = self.client.get(f"{self.hub}/{path}", headers)
+        if answer.status != 200:
             raise self._refused(answer)
         return answer
 
-    def _refused(self, answer: Response) -> PlanError:
+    def _refused(self, answer: WebAnswer) -> PlanError:
         """Return the error for an answer without content; the hub hides what one may not see."""
         message = answer.headers.get("X-Error-Message", "")
         is_wrong = message == "Invalid credentials in Authorization header"
-        match answer.status_code, answer.headers.get("X-Error-Code"):
+        match answer.status, answer.headers.get("X-Error-Code"):
             case _, "GatedRepo":
                 found = "a token that has no access" if self.token else "no token"
                 found = f"a gated repository and {found}"
