@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from host.state import gpu, kernel
+from host.state import gpu, machine
 from host.state.engines import current, engines
 from host.state.readers import meminfo, run, text
 
@@ -55,7 +55,7 @@ def memory(root: str, release: str = "", others: Sequence[str] = ()) -> dict[str
     return {
         "total": found["MemTotal"],
         "available": found["MemAvailable"],
-        "handover": kernel.read()["handover"],
+        "handover": machine.kernel()["handover"],
         "gpu_free": best and best["memory_free"],
         "engine": _size(root, release),
         "beside": sum(taken.values()),
