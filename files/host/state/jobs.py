@@ -1,10 +1,13 @@
 """Jobs: the state of the unit of each, and what it last reported."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from host.artifacts.weights.record import REPORT, read_json_below
 from host.state.placed import unit_states
+from host.state.readers import text
+from host.state.state import MOST
 
 _MOST = 64 * 1024
 
@@ -21,6 +24,12 @@ def read(root: str, jobs: Sequence[str]) -> dict[str, Any]:
             for job in jobs
         }
     }
+
+
+def benchmark(root: str) -> dict[str, Any]:
+    """Return the result of the last benchmark; None while there is none."""
+    found = text(f"{root}/benchmarks/latest.json", MOST)
+    return {"answer": None if found is None else json.loads(found)}
 
 
 def _progress(root: str, job: str) -> Any:
