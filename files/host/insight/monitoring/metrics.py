@@ -148,8 +148,9 @@ def _gpu() -> Iterator[tuple[str, float]]:
 
 
 def _engine(root: Path) -> Iterator[tuple[str, float]]:
+    release = current(str(root)) or ""
     try:
-        unit = engines().get(current(str(root)) or "")
+        unit = engines(release).get(release)
     except UnknownError:
         return
     if unit:
