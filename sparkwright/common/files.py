@@ -114,14 +114,20 @@ def file_difference(entry: Entry, state: FileState) -> Difference:
     return Difference(entry.path, ", ".join(expected), ", ".join(found))
 
 
-def secret_difference(path: str, state: FileState) -> Difference:
-    """Return how a secret's file differs: of its content, not even a hash."""
-    owner = ("root", "root", "600")
+def secret_difference(path: str, text: str | None, state: FileState) -> Difference | None:
+    """Return how a secret's file differs from a text, or from none; None where it does not.
+
+    Of its content, not even a hash is told.
+    """
+    if text is None:
+        return None if state.kind == "absent" else Difference(path, "nothing", "something")
     if state.kind != "file":
         return Difference(path, "a file", _kind(state))
-    if (state.user, state.group, state.mode) != owner:
-        return Difference(path, "root:root 600", f"{state.user}:{state.group} {state.mode}")
-    return Difference(path, "the present content", "another")
+    found = f"{state.user}:{state.group} {state.mode}"
+    if found != "root:root 600":
+        return Difference(path, "root:root 600", found)
+    is_same = state.detail == sha256(text.encode()).hexdigest()
+    return None if is_same else Difference(path, "the present content", "another")
 
 
 def _kind(state: FileState) -> str:

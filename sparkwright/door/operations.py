@@ -21,6 +21,7 @@ from sparkwright.machine.host.state import UnitState, unit_state
 from sparkwright.run.state import read
 
 _PACKAGE = "haproxy"
+_ABSENT = FileState("absent")
 
 
 @operation()
@@ -50,7 +51,7 @@ def door(
         return
     files = plan.files(template, root)
     laid_down = list(managed_files._inner(entries=[*folders, unit]))
-    unit_file = path_states([unit.path]).get(unit.path, FileState("absent"))
+    unit_file = path_states([unit.path]).get(unit.path, _ABSENT)
     running = unit_state(state.unit, [unit_file])
     differing = _differing(door_folder(root), files)
     for each in differing:
@@ -107,14 +108,8 @@ def _differing(folder: str, files: Mapping[str, str | None]) -> list[Difference]
     """Return which of haproxy's files are not as declared; the hashes of keys stay untold."""
     paths = {f"{folder}/{name}": text for name, text in files.items()}
     found = path_states(list(paths))
-    differing = []
-    for path, text in paths.items():
-        state = found.get(path, FileState("absent"))
-        if text is None and state.kind != "absent":
-            differing.append(Difference(path, "nothing", "something"))
-        elif text is not None and not is_current(ManagedFile(path, text, mode="600"), state):
-            differing.append(secret_difference(path, state))
-    return differing
+    each = (secret_difference(path, paths[path], found.get(path, _ABSENT)) for path in paths)
+    return [difference for difference in each if difference]
 
 
 def _tell(state: DoorState, name: str, unit: UnitState, made_of: str) -> None:

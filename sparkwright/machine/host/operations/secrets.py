@@ -1,8 +1,6 @@
 """Secrets go to a host by stdin only: not by arguments, environment, diffs or temporary files."""
 
 from collections.abc import Generator, Mapping
-from dataclasses import replace
-from hashlib import sha256
 from types import MappingProxyType
 
 from pyinfra import host
@@ -26,21 +24,18 @@ def secret_file(
         proof: a command that fails where the content at `path`.new is no good.
     """
     found = path_states([path]).get(path, FileState("absent"))
-    text = content.unmask() if content else ""
-    wanted = FileState("file", "root", "root", "600", sha256(text.encode()).hexdigest())
-    found = replace(found, changed=0)
-    if found == wanted if content else found.kind == "absent":
+    text = content.unmask() if content else None
+    if (difference := secret_difference(path, text, found)) is None:
         host.noop(f"{path} is current")
         return
     if found.kind not in ("file", "absent"):
         yield failing(f"{path} is no file ({found.kind}) {found.detail}: move it away.")
         return
+    differs(*difference)
     new = QuoteString(f"{path}.new")
-    if not content:
-        differs(path, "nothing", "something")
+    if text is None:
         yield StringCommand("rm -f", QuoteString(path), new)
         return
-    differs(*secret_difference(path, found))
     proved = ["&& { (", proof, ") || { rm -f", new, "; exit 1; }; }"] if proof else []
     # An old .new would keep its own mode.
     put = ("umask 077 && rm -f", new, "&& cat >", new)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 from sparkwright.artifacts.weights.weights import weights_difference
@@ -57,9 +58,17 @@ def test_a_file_that_differs() -> None:
 
 def test_of_a_secret_not_even_a_hash_is_told() -> None:
     state = FileState("file", "root", "root", "600", CONTENT)
-    assert secret_difference("/s", state) == Difference("/s", "the present content", "another")
-    assert secret_difference("/s", replace(state, mode="644")).found == "root:root 644"
-    assert secret_difference("/s", FileState("absent")).found == "nothing"
+    absent = FileState("absent")
+    for text, found, told in (
+        ("other", state, ("the present content", "another")),
+        ("other", replace(state, mode="644"), ("root:root 600", "root:root 644")),
+        ("other", absent, ("a file", "nothing")),
+        (None, state, ("nothing", "something")),
+    ):
+        assert secret_difference("/s", text, found) == Difference("/s", *told)
+    assert secret_difference("/s", None, absent) is None
+    same = replace(state, detail=sha256(b"text").hexdigest(), changed=7)
+    assert secret_difference("/s", "text", same) is None
 
 
 def test_weights_in_one_line() -> None:
