@@ -52,12 +52,12 @@ def carried(tmp_path: Path) -> Path:
     return tmp_path / "root/bundle"
 
 
-def bring(spark: Driven, bundle: Bundle, hashed: bool = True) -> bool:
+def bring(spark: Driven, bundle: Bundle) -> bool:
     """Send all files; return whether that succeeded."""
 
     @operation()
     def sending():  # type: ignore[no-untyped-def]
-        yield send(bundle, list(bundle.index.files), hashed=hashed)
+        yield send(bundle, list(bundle.index.files))
 
     return spark.run(sending, name="Sending").did_succeed()
 
@@ -80,14 +80,28 @@ def test_they_arrive_and_are_not_sent_again(spark: Driven, bundle: Bundle, carri
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
-@pytest.mark.parametrize(("content", "hashed"), [(CONTENT[:-1] + b"?", True), (b"cut", False)])
+@pytest.mark.parametrize("content", [CONTENT[:-1] + b"?", b"cut"])
 def test_one_that_is_damaged_or_cut_off_there_is_sent_whole(
-    spark: Driven, bundle: Bundle, carried: Path, content: bytes, hashed: bool
+    spark: Driven, bundle: Bundle, carried: Path, content: bytes
 ) -> None:
     (carried / BIG).parent.mkdir(parents=True)
     (carried / BIG).write_bytes(content)
-    assert bring(spark, bundle, hashed)
+    assert bring(spark, bundle)
     assert (carried / BIG).read_bytes() == CONTENT
+
+
+def test_what_nobody_needs_is_not_sent_but_what_is_there_must_be_right(
+    spark: Driven, bundle: Bundle, carried: Path
+) -> None:
+    (carried / BIG).parent.mkdir(parents=True)
+    (carried / BIG).write_bytes(CONTENT[:-1] + b"?")
+
+    @operation()
+    def sending():  # type: ignore[no-untyped-def]
+        yield send(bundle, list(bundle.index.files), lambda _: [SMALL])
+
+    assert spark.run(sending, name="Sending").did_succeed()
+    assert contents(carried) == {BIG: CONTENT, SMALL: b"small"}
 
 
 def test_what_arrives_damaged_is_found(

@@ -42,7 +42,7 @@ def _image(own: Target) -> None:
     if served is None:
         return
     plan, other, head = own.fabric, own.peer, own.is_head
-    settings = own.settings
+    mirrors, proxy = own.settings.registry_mirrors, own.settings.proxy
     locked, build = own.lock.images[image_key(served.recipe)], served.recipe.build
     if head and own.bundle:
         bundled_image(
@@ -52,28 +52,27 @@ def _image(own: Target) -> None:
             key=image_key(served.recipe),
             bundle=own.bundle,
         )
-    if head and build is None and not own.bundle:
-        image(
-            name="Engine image",
-            root=served.root,
-            references=served.images,
-            size=locked.size,
-            source=mirrored(served.images[0], settings.registry_mirrors),
-            proxy=settings.proxy,
-        )
-    if head and build:
-        base = f"{repository(build.base)}@{locked.digest}"
+    elif head and build:
         built_image(
             name="Engine image, built",
             root=served.root,
             references=served.images,
-            base=mirrored(base, settings.registry_mirrors),
+            base=mirrored(f"{repository(build.base)}@{locked.digest}", mirrors),
             size=locked.size,
             recipe={
                 "args": build.args if isinstance(build, ImageBuild) else {},
                 "files": build_files(build),
             },
-            proxy=settings.proxy,
+            proxy=proxy,
+        )
+    elif head:
+        image(
+            name="Engine image",
+            root=served.root,
+            references=served.images,
+            size=locked.size,
+            source=mirrored(served.images[0], mirrors),
+            proxy=proxy,
         )
     if plan is None or other is None:
         return

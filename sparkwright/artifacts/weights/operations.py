@@ -1,6 +1,7 @@
 """Make checkpoint folders what the lock says."""
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from hashlib import sha256
 
 from pyinfra import host
 from pyinfra.api import Host, QuoteString, StringCommand, operation
@@ -12,7 +13,6 @@ from sparkwright.artifacts.weights.weights import (
     RECORD,
     WeightFolders,
     differences,
-    has_manifest,
     manifest_text,
     weights_difference,
 )
@@ -70,7 +70,8 @@ def weights(
         )
         for name, locked in checkpoints.items()
     }
-    new_orders = [name for name in orders if not has_manifest(folders[name], orders[name])]
+    hashes = {name: sha256(text.encode()).hexdigest() for name, text in orders.items()}
+    new_orders = [name for name in orders if folders[name].manifest != hashes[name]]
     faults = {name: differences(checkpoints[name], folders[name]) for name in checkpoints}
     wrong = {name: checkpoints[name] for name in checkpoints if verify or faults[name]}
     if not new_orders and not wrong:
@@ -88,7 +89,7 @@ def weights(
         yield from _prepare(root, name, verify)
     if bundle:
         for name, locked in wrong.items():
-            yield from _bring(root, name, locked, bundle, hashed=False)
+            yield from _bring(root, name, locked, bundle)
     for name in wrong:
         yield start(_job(name))
     if wrong:
@@ -112,38 +113,29 @@ def _prepare(root: str, name: str, verify: bool) -> Generator[PyinfraCommand]:
 
 def _link(root: str, name: str) -> StringCommand:
     """Return the command that has other folders give what they hold of a checkpoint."""
-    folder = f"{root}/{name}"
-    # A job that goes on since another run has the folder. One that was cut off has left it to its
-    # user, whose links root must not follow.
+    # A job that goes on since another run has the folder.
     return StringCommand(
         "case $(systemctl show --value --property=ActiveState",
         QuoteString(f"{_job(name)}.service"),
         ") in inactive | failed) python3 -B",
-        *map(QuoteString, (f"{root}/bin/sparkwright-host", "hand-over", folder, "/")),
-        "&& python3 -B",
         *map(QuoteString, (f"{root}/bin/sparkwright-host", "link-weights", root, name)),
         ";; esac",
     )
 
 
 def _bring(
-    root: str, name: str, locked: CheckpointLock, bundle: Bundle, *, hashed: bool
+    root: str, name: str, locked: CheckpointLock, bundle: Bundle
 ) -> Generator[PyinfraCommand]:
-    """Yield the commands that send what a checkpoint's folder lacks, and link it.
+    """Yield the commands that send what a checkpoint's folder lacks, and link it."""
 
-    Args:
-        hashed: Compare what an owner has brought by content, and not by size alone.
-    """
+    paths = {f"{checkpoint_folder(locked)}/{path}": path for path in locked.files}
 
     def lacking(spark: Host) -> list[str]:
         files = read_now(spark, ask_folders(root, [name])).folders[name].files
-        return [
-            f"{checkpoint_folder(locked)}/{path}"
-            for path, file in locked.files.items()
-            if path not in files or files[path].size != file.size
-        ]
+        sizes = {path: file.size for path, file in files.items()}
+        return [each for each, path in paths.items() if sizes.get(path) != locked.files[path].size]
 
-    yield send(bundle, lacking, hashed=hashed)
+    yield send(bundle, list(paths), lacking)
     # Who copies from there is a user of its own.
     place = QuoteString(f"{root}/bundle")
     yield StringCommand("[ -L", place, "] || chmod a+rx", place)
@@ -155,14 +147,8 @@ def _finish(
 ) -> Generator[PyinfraCommand]:
     last: dict[str, JobState] = {}
     yield follow(root, [_job(name) for name in checkpoints], last)
-    lacking = _lacking(root, checkpoints)
-    if bundle and lacking:
-        # What an owner has brought was damaged.
-        for name in lacking:
-            yield from _bring(root, name, checkpoints[name], bundle, hashed=True)
-            yield start(_job(name))
-        yield follow(root, [_job(name) for name in lacking], last)
-        lacking = _lacking(root, checkpoints)
+    folders = read_now(host, ask_folders(root, checkpoints)).folders
+    lacking = [name for name in checkpoints if differences(checkpoints[name], folders[name])]
     if lacking:
         yield failing(
             "\n".join(f"{name}: {reason(_job(name), last[_job(name)])}" for name in lacking)
@@ -176,11 +162,6 @@ def _finish(
         progress = last[_job(name)].progress
         if progress and progress.phase == "done" and progress.message:
             host.log(plain(f"{name}: complete, {progress.message}"))
-
-
-def _lacking(root: str, checkpoints: Checkpoints) -> list[str]:
-    folders = read_now(host, ask_folders(root, checkpoints)).folders
-    return [name for name, locked in checkpoints.items() if differences(locked, folders[name])]
 
 
 def _job(name: str) -> str:

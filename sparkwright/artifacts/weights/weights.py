@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from hashlib import sha256
 from typing import ClassVar
 
 from sparkwright.common.difference import Difference
@@ -75,11 +74,6 @@ def manifest_text(
     if named := list(folders):
         manifest["folders"] = named
     return json.dumps(manifest, indent=1, sort_keys=True) + "\n"
-
-
-def has_manifest(folder: CheckpointFolder, text: str) -> bool:
-    """Tell whether the folder's manifest on the Spark is this text."""
-    return folder.manifest == sha256(text.encode()).hexdigest()
 
 
 def differences(locked: CheckpointLock, folder: CheckpointFolder) -> dict[str, str]:

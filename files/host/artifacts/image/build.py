@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import tarfile
+import tempfile
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -118,18 +119,15 @@ def build_command(image: str, base: str, arguments: Mapping[str, str]) -> list[s
 
 def run(words: list[str], content: bytes) -> Iterator[str]:
     """Run a build; yield its lines."""
-    with subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    ) as process:
-        assert process.stdin
-        assert process.stdout
-        try:
-            process.stdin.write(content)
-            process.stdin.close()
-        except BrokenPipeError:
-            log("Docker takes no build; its reason follows")
-        for line in process.stdout:
-            yield line.decode(errors="replace").rstrip()
+    with tempfile.TemporaryFile() as given:
+        given.write(content)
+        given.seek(0)
+        with subprocess.Popen(
+            words, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        ) as process:
+            assert process.stdout
+            for line in process.stdout:
+                yield line.decode(errors="replace").rstrip()
 
 
 def complaint(job: str, image: str, build: Build) -> str:

@@ -5,12 +5,13 @@ import fcntl
 import hashlib
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from host.common.progress import JobError
+from host.common.progress import JobError, Progress
+from host.common.retry import retry
 
 # Bytes that are read, hashed and written at once. Each write past the page cache is a trip to the
 # disk: with 4 MiB the copy was a tenth slower, and more brings nothing.
@@ -137,3 +138,29 @@ def unwritable(error: OSError, partial: Path) -> JobError:
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     remedy = "free some space" if full else "mend that"
     return JobError(f"{error.strerror} ({partial}): {remedy}, and run again.")
+
+
+def resume(
+    file: File,
+    partial: Path,
+    attempt: Callable[[ResumableFile], None],
+    progress: Progress,
+    remedy: str = "try later",
+    delays: Sequence[float] = (),
+) -> str:
+    """Have tries append to a partial file what it lacks; return the hash of the whole.
+
+    Raises:
+        JobError: No further try can help, enough of them have failed, or the disk takes no more.
+    """
+    try:
+        with ResumableFile(partial, file) as growing:
+
+            def lacking() -> None:
+                if not growing.complete:
+                    attempt(growing)
+
+            retry(lacking, lambda: growing.position, progress, file.path, remedy, delays)
+            return growing.digest
+    except OSError as error:
+        raise unwritable(error, partial) from error

@@ -20,9 +20,9 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.utils import build_hf_headers, hf_raise_for_status
 
-from host.artifacts.weights.hashing_file import File, ResumableFile, unwritable
+from host.artifacts.weights.hashing_file import File, ResumableFile, resume
 from host.common.progress import JobError, Progress
-from host.common.retry import ENOUGH, RetryableError, retry
+from host.common.retry import ENOUGH, RetryableError
 
 # The longest Retry-After that is obeyed between two tries, in seconds.
 LONGEST_DELAY = 600
@@ -57,30 +57,17 @@ class Repository:
         self._progress = progress
 
     def fetch(self, file: File, partial: Path) -> str:
-        """Append to a partial file what it lacks; return the hash of the whole.
+        """Append to a partial file what it lacks; return the hash of the whole."""
+        return resume(file, partial, lambda growing: self._attempt(file, growing), self._progress)
 
-        Tries again as long as it grows, then a few times.
-
-        Raises:
-            JobError: no further try can help, or enough of them have failed.
-        """
+    def _attempt(self, file: File, growing: ResumableFile) -> None:
         try:
-            with ResumableFile(partial, file) as growing:
-
-                def attempt() -> None:
-                    try:
-                        if not growing.complete:
-                            self._request(file, growing)
-                    except (HTTPError, InvalidURL, OSError) as error:
-                        if isinstance(error, OSError) and error.errno:
-                            raise
-                        reason = self._explain(error, file.path, growing)
-                        raise RetryableError(reason, _retry_after(error)) from error
-
-                retry(attempt, lambda: growing.position, self._progress, file.path)
-                return growing.digest
-        except OSError as error:
-            raise unwritable(error, partial) from error
+            self._request(file, growing)
+        except (HTTPError, InvalidURL, OSError) as error:
+            if isinstance(error, OSError) and error.errno:
+                raise
+            reason = self._explain(error, file.path, growing)
+            raise RetryableError(reason, _retry_after(error)) from error
 
     def _request(self, file: File, growing: ResumableFile) -> None:
         url = hf_hub_url(self.name, file.path, revision=self.commit, endpoint=self.endpoint)

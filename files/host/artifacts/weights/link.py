@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from host.artifacts.weights.checkpoint import LocalCheckpoint, Record
+from host.artifacts.weights.hand_over import hand_over
 from host.artifacts.weights.hashing_file import File
 from host.artifacts.weights.record import open_below
 from host.common.command_line import words
@@ -119,6 +120,8 @@ def main(root: Path, folder: str) -> None:
 def command() -> None:
     """Links what other folders have of a checkpoint."""
     root, folder = words(__doc__, "ROOT", "FOLDER")
+    # What an earlier job was cut off in is its user's still, whose links root must not follow.
+    hand_over(Path(root, folder), Path("/"))
     # Of a lease, should root itself open the file for writing meanwhile.
     signal.signal(signal.SIGIO, signal.SIG_IGN)
     main(Path(root), folder)

@@ -4,9 +4,9 @@ import http.client
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-from host.artifacts.weights.hashing_file import File, ResumableFile, unwritable
+from host.artifacts.weights.hashing_file import File, ResumableFile, resume
 from host.common.progress import JobError, Progress
-from host.common.retry import RetryableError, retry
+from host.common.retry import RetryableError
 
 # Seconds without a byte after which a connection counts as dead.
 PATIENCE = 20
@@ -32,28 +32,17 @@ class PeerSource:
         self._progress = progress
 
     def fetch(self, file: File, partial: Path) -> str:
-        """Append to a partial file what it lacks; return the hash of the whole.
-
-        Raises:
-            JobError: No further try can help, or enough of them have failed.
-        """
-        try:
-            with ResumableFile(partial, file) as growing:
-                retry(
-                    lambda: self._attempt(file, growing),
-                    lambda: growing.position,
-                    self._progress,
-                    file.path,
-                    REMEDY,
-                    DELAYS,
-                )
-                return growing.digest
-        except OSError as error:
-            raise unwritable(error, partial) from error
+        """Append to a partial file what it lacks; return the hash of the whole."""
+        return resume(
+            file,
+            partial,
+            lambda growing: self._attempt(file, growing),
+            self._progress,
+            REMEDY,
+            DELAYS,
+        )
 
     def _attempt(self, file: File, growing: ResumableFile) -> None:
-        if growing.complete:
-            return
         connection = http.client.HTTPConnection(self._netloc, timeout=PATIENCE)
         try:
             answer = self._asked(connection, file, growing.position)

@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from tarfile import BLOCKSIZE, TarInfo
 from typing import IO, ClassVar
@@ -14,7 +14,7 @@ from pyinfra.api.exceptions import PyinfraError
 from pyinfra.connectors.util import make_unix_command_for_host
 
 from sparkwright.common.operations import run_now, uses_sudo
-from sparkwright.common.part import Bounded, Part
+from sparkwright.common.part import Part
 from sparkwright.common.progress import JobProgress, ProgressLines, size_text
 from sparkwright.common.terminal import plain_lines
 from sparkwright.plan.release.bundle import INDEX, Bundle, BundledFile
@@ -33,43 +33,33 @@ _TAKE = 'umask 022; mkdir -p "$0" && cd "$0" && exec tar --extract --no-same-own
 _LOSSES = (OSError, EOFError, SSHException)
 
 
-class CarriedFile(Bounded):
-    """A file of a bundle: its bytes, and its sha256 if that was asked for."""
-
-    size: int
-    hash: str
-
-
 class Carried(Part):
-    """The files of a bundle on a Spark, by their paths in it; and free bytes of its disk."""
+    """The hashes of a bundle's files on a Spark by their paths, and the free bytes of its disk."""
 
     part: ClassVar = "bundle"
-    # Hashing an image takes minutes.
+    # Hashing takes minutes.
     patience: ClassVar[float] = 3600
 
     free: int
     architecture: str
-    files: dict[str, CarriedFile]
-
-    def lack(self, path: str, wanted: BundledFile) -> bool:
-        """Tell whether a file is absent or another."""
-        found = self.files.get(path)
-        return not found or found.size != wanted.size or found.hash not in ("", wanted.sha256)
+    files: dict[str, str]
 
 
 def architecture(host: Host) -> str:
     """Return a host's architecture, as dpkg names it."""
-    return _carried(host, [], hashed=False).architecture
+    return _carried(host, {}).architecture
 
 
 def send(
-    bundle: Bundle, paths: Sequence[str] | Callable[[Host], Sequence[str]], *, hashed: bool = True
+    bundle: Bundle,
+    paths: Sequence[str],
+    needed: Callable[[Host], Collection[str]] | None = None,
 ) -> FunctionCommand:
     """Return the command that has files of a bundle in the Spark's folder `bundle`, as `bring`."""
 
     def run(state: State, host: Host) -> bool:
         try:
-            bring(host, bundle, paths(host) if callable(paths) else paths, hashed=hashed)
+            bring(host, bundle, paths, needed(host) if needed else paths)
         except PyinfraError as error:
             host.log_styled(plain_lines(str(error)), fg="red", log_func=logger.error)
             return False
@@ -78,20 +68,28 @@ def send(
     return FunctionCommand(run, (), {})
 
 
-def bring(host: Host, bundle: Bundle, paths: Sequence[str], *, hashed: bool = True) -> None:
-    """Send files of a bundle that the Spark lacks.
+def bring(
+    host: Host, bundle: Bundle, paths: Sequence[str], needed: Collection[str] | None = None
+) -> None:
+    """Send files of a bundle that the Spark lacks, or has with another content.
 
-    Files are compared by content, before and after; or by size alone, if a job will hash them.
+    Of those that it lacks, only the needed ones are sent; without a choice, all are.
     """
     root = target_of(host).root
-    found = _carried(host, paths, hashed)
-    lacking = [path for path in paths if found.lack(path, bundle.index.files[path])]
-    size = sum(bundle.index.files[path].size for path in lacking)
+    files = {path: bundle.index.files[path] for path in paths}
+    carried = _carried(host, files)
+    asked = {*(paths if needed is None else needed), *carried.files}
+    lacking = {
+        path: file
+        for path, file in files.items()
+        if path in asked and carried.files.get(path) != file.sha256
+    }
+    size = sum(file.size for file in lacking.values())
     if not lacking:
         return
-    if size + _RESERVE > found.free:
+    if size + _RESERVE > carried.free:
         raise PyinfraError(
-            f"{root}/bundle: found {size_text(found.free)} free; expected "
+            f"{root}/bundle: found {size_text(carried.free)} free; expected "
             f"{size_text(size + _RESERVE)}, for what comes from {bundle.folder}: free some space "
             "(sparkwright clean), and run again."
         )
@@ -99,8 +97,8 @@ def bring(host: Host, bundle: Bundle, paths: Sequence[str], *, hashed: bool = Tr
         _stream(host, root, bundle, lacking, size)
     except _LOSSES:
         raise PyinfraError(_LOST) from None
-    found = _carried(host, lacking, hashed)
-    if wrong := [path for path in lacking if found.lack(path, bundle.index.files[path])]:
+    found = _carried(host, lacking).files
+    if wrong := [path for path, file in lacking.items() if found.get(path) != file.sha256]:
         places = (QuoteString(f"{root}/bundle/{path}") for path in wrong)
         run_now(host, StringCommand("rm -f --", *places))
         raise PyinfraError(
@@ -110,12 +108,12 @@ def bring(host: Host, bundle: Bundle, paths: Sequence[str], *, hashed: bool = Tr
     host.log(f"{len(lacking)} file(s) of the bundle sent, {size_text(size)}")
 
 
-def _carried(host: Host, paths: Sequence[str], hashed: bool) -> Carried:
-    asked = Carried.ask(root=target_of(host).root, paths=list(paths), hashed=hashed)
-    return read_now(host, asked)
+def _carried(host: Host, files: Mapping[str, BundledFile]) -> Carried:
+    sizes = {path: file.size for path, file in files.items()}
+    return read_now(host, Carried.ask(root=target_of(host).root, sizes=sizes))
 
 
-def _stream(host: Host, root: str, bundle: Bundle, paths: Sequence[str], total: int) -> None:
+def _stream(host: Host, root: str, bundle: Bundle, paths: Collection[str], total: int) -> None:
     """Send files as one tar archive, which the Spark unpacks as it comes."""
     progress, done = ProgressLines(lambda line: host.log(f"bundle: {line}")), 0
     with _taking(host, f"{root}/bundle") as (archive, end):

@@ -29,7 +29,7 @@ def test_its_reserve_is_an_error_for_a_pair():
 def test_a_small_reserve_counts_for_the_doctor_as_here(kib: int, hurts: bool):
     told = survey(kernel=KERNEL | {"handover": kib << 10})
     found = findings(told, changed(WANTED, pair=True), NOW)
-    seen = diagnose(changed(HEALTHY, cma=(0, kib * 1024)))
+    seen = diagnose(changed(HEALTHY, kernel=changed(HEALTHY.kernel, handover=kib * 1024)))
     assert (len(found), [each.name for each in seen]) == (hurts, ["kernel-kho"] * hurts)
 
 
