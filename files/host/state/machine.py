@@ -4,7 +4,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from host.state import docker, gpu
@@ -100,16 +100,13 @@ def _images(info: dict[str, Any]) -> str:
 
 def _disks(*paths: str) -> list[tuple[str, int]]:
     """Return file system and free bytes of each path, or of its nearest parent that exists."""
-    found = [next(each for each in _upwards(path) if os.path.exists(each)) for path in paths]
+    found = map(_existing, paths)
     _, *rows = lines("df", "--block-size=1", "--output=source,avail", *found)
     return [(device, int(free)) for device, free in (row.rsplit(None, 1) for row in rows)]
 
 
-def _upwards(path: str) -> Iterator[str]:
-    yield path
-    while path != "/":
-        path = os.path.dirname(path)
-        yield path
+def _existing(path: str) -> str:
+    return path if os.path.exists(path) else _existing(os.path.dirname(path))
 
 
 def _target(link: str) -> str | None:

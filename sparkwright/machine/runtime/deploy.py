@@ -6,7 +6,6 @@ from io import StringIO
 from types import MappingProxyType
 from typing import Any
 
-from paramiko import SSHException
 from pyinfra import host, logger
 from pyinfra.api import FunctionCommand, Host, QuoteString, State, StringCommand, deploy, operation
 from pyinfra.api.command import PyinfraCommand
@@ -45,7 +44,6 @@ for _ in $(seq 30); do
 done
 echo "Docker has not taken up the runtime nvidia: see journalctl -u docker" >&2
 exit 1"""
-_LOST = "The Spark stopped responding while a container was to show the GPU."
 
 
 def reads(own: Target) -> Iterator[Ask[Any]]:
@@ -224,17 +222,13 @@ def _words(proved: tuple[str, ...]) -> str:
 
 
 def _prove(state: State, host: Host, root: str, program: str) -> bool:
-    try:
-        command = StringCommand("python3 -", FIRST_USER, *map(QuoteString, CONTAINER_OPTIONS))
-        done, output = run_now(host, command, _stdin=program)
-        if not done:
-            host.log_styled(plain_lines(refusal(output.stderr)), fg="red", log_func=logger.error)
-            return False
-        # Read anew: this run may have installed the toolkit, or started Docker.
-        proof = read(host, GpuProof.ask(root=root))
-        kept, _ = run_now(host, _append(root, "gpu", proof.now, ">"))
-    except (OSError, EOFError, SSHException):
-        host.log_styled(_LOST, fg="red", log_func=logger.error)
+    command = StringCommand("python3 -", FIRST_USER, *map(QuoteString, CONTAINER_OPTIONS))
+    done, output = run_now(host, command, _stdin=program)
+    if not done:
+        host.log_styled(plain_lines(refusal(output.stderr)), fg="red", log_func=logger.error)
         return False
+    # Read anew: this run may have installed the toolkit, or started Docker.
+    proof = read(host, GpuProof.ask(root=root))
+    kept, _ = run_now(host, _append(root, "gpu", proof.now, ">"))
     host.log(plain(f"a container gets {output.stdout.strip()}"))
     return kept

@@ -19,7 +19,7 @@ _NOT_REPORTED = error(
 def probes(plan: FabricPlan, port: Port) -> list[Probe]:
     """Return the packets that test the link of each twin."""
     twins = zip(port, plan.peer_addresses, strict=True)
-    return [Probe(netdev, address, plan.mtu) for netdev, address in twins]
+    return [(netdev, address, plan.mtu) for netdev, address in twins]
 
 
 def gid_index(rdma: Rdma, address: str) -> int | None:

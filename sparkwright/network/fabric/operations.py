@@ -4,7 +4,6 @@ import json
 import socket
 import time
 from collections.abc import Generator, Sequence
-from dataclasses import astuple
 
 from pyinfra import host, state
 from pyinfra.api import FunctionCommand, Host, QuoteString, StringCommand, operation
@@ -34,7 +33,7 @@ from sparkwright.network.fabric.cabling import Port, cabled, common_port, switch
 from sparkwright.network.fabric.check import fabric_differences, fabric_findings, is_in_force
 from sparkwright.network.fabric.link_check import gid_index, link_findings, probes, strangers
 from sparkwright.network.fabric.netplan import our_netdevs
-from sparkwright.network.fabric.state import MEASURING, FabricState, Probe, WriteBandwidth
+from sparkwright.network.fabric.state import FabricState, Probe, WriteBandwidth
 from sparkwright.run.state import read, read_now
 from sparkwright.run.target import target_of
 
@@ -111,7 +110,7 @@ def _reached_by(port: Port, own: FabricState) -> str | None:
 def ask_fabric(hardware: Hardware, root: str, tried: Sequence[Probe] = ()) -> Ask[FabricState]:
     """Return the ask for a Spark's fabric, and what becomes of some packets."""
     netdevs = [netdev for port in hardware.fabric_ports for netdev in port]
-    return FabricState.ask(root=root, netdevs=netdevs, probes=[[*astuple(each)] for each in tried])
+    return FabricState.ask(root=root, netdevs=netdevs, probes=tried)
 
 
 def read_fabric(
@@ -273,8 +272,6 @@ def _write(
     devices: Sequence[tuple[str, int]], addresses: Sequence[str], measured: list[float | None]
 ) -> None:
     for (device, gid), tcp, address in zip(devices, PORTS, addresses, strict=True):
-        ask = WriteBandwidth.ask(
-            device=device, gid=gid, port=tcp, address=address, patience=MEASURING
-        )
+        ask = WriteBandwidth.ask(device=device, gid=gid, port=tcp, address=address)
         measured.append(read_now(host, ask).gbits)
     host.log(f"RDMA: {' and '.join(f'{value} Gb/s' for value in measured)}")

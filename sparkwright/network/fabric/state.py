@@ -10,13 +10,8 @@ from sparkwright.common.part import Part
 MEASURING = 60
 
 
-@dataclass(frozen=True)
-class Probe:
-    """A packet of full size to the peer's address, by one twin."""
-
-    netdev: str
-    address: str
-    mtu: int
+# A packet of full size: by which twin, to which address, of how many bytes.
+Probe = tuple[str, str, int]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from sparkwright.network.fabric.bandwidth import (
     server_script,
 )
 from sparkwright.network.fabric.link_check import gid_index, link_findings, probes
-from sparkwright.network.fabric.state import Probe, Rdma, Reach
+from sparkwright.network.fabric.state import Rdma, Reach
 from tests.makers.fabric import PLAN, PORT_0, SUBNETS, A, B, spark
 from tests.makers.models import changed
 from tests.makers.shell import program, shell
@@ -55,8 +55,8 @@ def test_a_sound_link_is_silent():
 
 def test_a_probe_for_each_twin():
     assert probes(PLAN, PORT_0) == [
-        Probe(A, "192.168.100.12", 9000),
-        Probe(B, "192.168.101.12", 9000),
+        (A, "192.168.100.12", 9000),
+        (B, "192.168.101.12", 9000),
     ]
 
 
