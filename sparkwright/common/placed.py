@@ -186,30 +186,18 @@ class Place(str):
         return f"{self.root}/cache/{self.user}/{image}"
 
 
-def socket_folder(place: str, release: str) -> str:
-    """Return the folder of an engine's socket."""
-    return Place(place).sockets(release)
-
-
-def place_of(root: str, seat: str) -> str:
-    """Return the folder of a seat."""
-    return Place(root, seat)
-
-
-def seat_of(place: str) -> str:
-    """Return the name of the seat whose folder this is; "" for the first one."""
-    return Place(place).seat
-
-
-def seat_folders(root: str, seat: str) -> list[Directory | Symlink]:
+def seat_folders(place: Place) -> list[Directory | Symlink]:
     """Return the folder of a second seat: what it has of its own, and links to the rest."""
-    own = tuple(f"{name}/seats/{seat}" for name in SEAT_FOLDERS)
+    if not place.seat:
+        return []
+    own = tuple(f"{name}/seats/{place.seat}" for name in SEAT_FOLDERS)
     links = {name: f"../../{name}" for name in ("bin", "jobs", "manifests", "metrics", "releases")}
     links |= {name.partition("/")[0]: f"../../{name}" for name in own}
-    names = [each for name in (*own, f"seats/{seat}") for each in (str(Path(name).parent), name)]
+    seat = f"seats/{place.seat}"
+    names = [each for name in (*own, seat) for each in (str(Path(name).parent), name)]
     return [
-        *(Directory(f"{root}/{each}") for each in (*names, f"sockets/seats/{seat}/engines")),
-        *(Symlink(f"{Place(root, seat)}/{name}", target) for name, target in links.items()),
+        *(Directory(f"{place.root}/{each}") for each in (*names, f"sockets/{seat}/engines")),
+        *(Symlink(f"{place}/{name}", target) for name, target in links.items()),
     ]
 
 

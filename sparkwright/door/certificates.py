@@ -44,13 +44,6 @@ def server_names(settings: Settings, names: Iterable[str | None]) -> tuple[str, 
     return tuple(dict.fromkeys(all_names))
 
 
-def site_names(settings: Settings, fleet: Fleet) -> tuple[str, ...]:
-    """Return the names and addresses of all servers that a site has or may have."""
-    hosts = [*fleet.sparks.values(), *([fleet.gateway] if fleet.gateway else [])]
-    addresses = (each.ssh_hostname for each in hosts)
-    return server_names(settings, [*fleet.replicas, *fleet.sparks, "gateway", *addresses])
-
-
 @dataclass(frozen=True)
 class Certificate:
     """The certificate of a door, with its private key.
@@ -148,12 +141,7 @@ def authority_file(fleet: Path) -> Path:
 
 
 def server_certificate(
-    settings: Settings,
-    fleet: Path,
-    server: str,
-    names: Sequence[str],
-    record: bool = True,
-    site: Sequence[str] = (),
+    fleet: Fleet, settings: Settings, server: str, hosts: Iterable[str | None], record: bool = True
 ) -> Certificate | None:
     """Return the certificate of a server; None without TLS.
 
@@ -161,14 +149,12 @@ def server_certificate(
     it ends.
 
     Args:
-        fleet: The inventory file.
         server: Name of the certificate's file: of a door, or the gateway.
-        names: Names and addresses for a certificate of the site's own: see `server_names`.
+        hosts: Names and addresses of the server.
         record: Write a new one to its file, unlike in a dry run.
-        site: Names that a new authority may sign as well: see `site_names`.
     """
     if settings.tls == "own":
-        return _own(fleet, server, names, [*names, *site], record)
+        return _own(fleet, settings, server, server_names(settings, hosts), record)
     if not settings.tls_certificate or not settings.tls_key:
         return None
     return read_certificate(settings.tls_certificate, settings.tls_key)
@@ -179,9 +165,8 @@ def door_certificate(
 ) -> Certificate | None:
     """Return the certificate of a replica's door; None without TLS."""
     head = fleet.replicas[replica].sparks[0]
-    names = server_names(settings, (fleet.sparks[head].ssh_hostname, head, replica))
-    site = site_names(settings, fleet)
-    return server_certificate(settings, fleet.source, f"door-{replica}", names, record, site)
+    hosts = (fleet.sparks[head].ssh_hostname, head, replica)
+    return server_certificate(fleet, settings, f"door-{replica}", hosts, record)
 
 
 def chains(certificates: Iterable[Certificate | None]) -> str:
@@ -190,14 +175,17 @@ def chains(certificates: Iterable[Certificate | None]) -> str:
 
 
 def _own(
-    fleet: Path, server: str, names: Sequence[str], site: Sequence[str], record: bool
+    fleet: Fleet, settings: Settings, server: str, names: Sequence[str], record: bool
 ) -> Certificate:
-    folder, now = authority_folder(fleet), datetime.now(UTC)
+    folder, now = authority_folder(fleet.source), datetime.now(UTC)
     file = folder / f"{server}.pem"
     try:
         # An owner who wants a new one has made an empty folder: `check_authority`.
         is_new = not folder.exists() or not any(folder.iterdir())
-        authority = new_authority(fleet.stem, site, now) if is_new else ""
+        authority = ""
+        if is_new:
+            site = [*names, *_site_names(settings, fleet)]
+            authority = new_authority(fleet.source.stem, site, now)
         if is_new and record:
             _make(folder, authority)
         if record or not is_new:
@@ -217,6 +205,13 @@ def _own(
         ) from None
     ends = _end(str(file), x509.load_pem_x509_certificate(text.encode()))
     return Certificate(str(file), text, ends, tuple(each for each in names if each not in allowed))
+
+
+def _site_names(settings: Settings, fleet: Fleet) -> tuple[str, ...]:
+    """Return the names and addresses of all servers that a site has or may have."""
+    hosts = [*fleet.sparks.values(), *([fleet.gateway] if fleet.gateway else [])]
+    addresses = (each.ssh_hostname for each in hosts)
+    return server_names(settings, [*fleet.replicas, *fleet.sparks, "gateway", *addresses])
 
 
 def _make(folder: Path, authority: str) -> None:

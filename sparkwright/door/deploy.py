@@ -67,7 +67,7 @@ def apply() -> None:
                 folder(own.root, "bin"),
                 folder(own.root, "door"),
                 *program_files(own.root),
-                *(seat_folders(own.root, own.seat) if own.seat else ()),
+                *seat_folders(own.place),
             ],
             unit=unit_file(_FILES / (SEAT_UNIT if own.seat else UNIT), root=own.root),
         )

@@ -240,13 +240,15 @@ def rotate_key(fleet: Fleet, name: str, days: int) -> tuple[str, date | None]:
     old = _named(fleet, name, keys)
     last = datetime.now(UTC).date() + timedelta(days=days) if days else None
     new = Key(name=name, secret=new_secret(), places=old[0].places)
-    left: list[Key] = []
-    for key in keys:
-        left += [new] if key == old[0] else []
-        if key not in old:
-            left.append(key)
-        elif last:
-            left.append(key.model_copy(update={"until": min(key.until or last, last)}))
+    ended = (
+        [key.model_copy(update={"until": min(key.until or last, last)}) for key in old]
+        if last
+        else []
+    )
+    left = [key for key in keys if key not in old]
+    # Of a name the first one counts.
+    first = keys.index(old[0])
+    left[first:first] = [new, *ended]
     write_keys(path, left)
     return new.secret, last
 

@@ -66,18 +66,16 @@ class SparkConnection:
 
     def run_shell_command(self, command: Any, **options: Any) -> tuple[bool, CommandOutput]:
         """Run a command; unless it only reads, or belongs to a plan, it may change the replica."""
-        if not (self.is_read or planning()):
-            self._change()
+        call = self._call if self.is_read or planning() else self._changing
         self.is_read = False
-        result: tuple[bool, CommandOutput] = self._call(
+        result: tuple[bool, CommandOutput] = call(
             self._connector.run_shell_command, command, **options
         )
         return result
 
     def put_file(self, *arguments: Any, **options: Any) -> bool:
         """Upload a file."""
-        self._change()
-        return bool(self._call(self._connector.put_file, *arguments, **options))
+        return bool(self._changing(self._connector.put_file, *arguments, **options))
 
     def known(self, key: str) -> str | None:
         """Return what a Spark has answered to an ask, unless that may have changed since."""
@@ -96,6 +94,14 @@ class SparkConnection:
             return ()
         self._expecting.discard(planning())
         return [ask for asks in self.expected for ask in asks()]
+
+    def _changing(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Call what may change the replica: what is read meanwhile serves no longer either."""
+        self._change()
+        try:
+            return self._call(function, *arguments, **options)
+        finally:
+            self._change()
 
     def _change(self) -> None:
         for each in (self._spark, *target_of(self._spark).together):

@@ -4,7 +4,6 @@ pytest --pyargs sparkwright.verify [--inventory FILE] [--limit NAME] [--reboot]
 """
 
 import json
-import shlex
 import signal
 import sys
 from collections import defaultdict
@@ -16,9 +15,9 @@ from testinfra.host import Host
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.last_resort import INTERRUPTED, end_soon, explain
+from sparkwright.common.placed import SOCKET
 from sparkwright.common.terminal import plain
 from sparkwright.declared.fleet.fabric_plan import FabricPlan
-from sparkwright.engine.metrics import ask as ask_engine
 from sparkwright.plan.release.lock import Lock, lock_path, read_lock
 from sparkwright.plan.release.release import Release
 from sparkwright.run.spark import SparkTarget
@@ -212,13 +211,14 @@ def lone_api(data: Data, lock: Lock) -> Api:
 
 def _api(head: Host, release: Release) -> Api:
     folder = release.place.sockets(release.id)
-    options = "--silent --show-error --fail-with-body --max-time"
+    # The path of the socket may be too long for an address.
+    get = f"cd %s && curl --silent --show-error --fail-with-body --unix-socket {SOCKET} --max-time"
+    post = "--header 'Content-Type: application/json' --data %s"
 
     def ask(path: str, body: dict[str, object] | None = None, timeout: float = 120) -> str:
-        data = f"--header 'Content-Type: application/json' --data {shlex.quote(json.dumps(body))}"
-        answer: str = head.check_output(
-            ask_engine(shlex.quote(folder), path, f"{options} {timeout} {data if body else ''}")
-        )
+        data, words = ("", []) if body is None else (post, [json.dumps(body)])
+        line = f"{get} {timeout} {data} http://localhost{path}"
+        answer: str = head.check_output(line, folder, *words)
         return answer
 
     return ask

@@ -26,6 +26,8 @@ import json
 
 from pyinfra.connectors.fake import FakeConnector
 from pyinfra.connectors.util import CommandOutput, OutputLine
+from sparkwright.door.state import IssuedToDoors
+from sparkwright.plan.release.served import Served
 
 _run = FakeConnector.run_shell_command
 
@@ -41,7 +43,7 @@ def _spark(name, replica):
     served = json.dumps({"known": _served if name in _serving else {}})
     issued = json.dumps({"known": {"keys": name in _keyed, "certificate": False}})
     return "@fake/" + name, {
-        "says": {"served": served, "issued": issued}, "spark": name,
+        "says": {Served.part: served, IssuedToDoors.part: issued}, "spark": name,
         "fake_delay": 0, "fake_delay_jitter": 0,
         "hardware": "gb10", "fleet": _fleet, "replica": replica, "recipe": _recipe, "ranks": [name],
         "rank": 0, "port": 8000, "api_key": None,
@@ -175,7 +177,7 @@ def test_a_spark_that_cannot_be_read_is_no_new_one(tmp_path: Path, unread: str) 
     inventory = (tmp_path / "inventory.py").read_text()
     for path in (keys_path(tmp_path / "sparks.yaml"), lock_path(tmp_path / "sparks.yaml")):
         path.unlink()
-    broken = inventory.replace('"served": served', f'"served": {unread!r}')
+    broken = inventory.replace("Served.part: served", f"Served.part: {unread!r}")
     assert broken != inventory
     (tmp_path / "inventory.py").write_text(broken)
     status, said = command_line.run(tmp_path, "-y")

@@ -1,5 +1,6 @@
 """Engines as a container runs them, in namespaces of their own, and their clients."""
 
+import http.client
 import json
 import os
 import shutil
@@ -80,15 +81,31 @@ def until(true: Callable[[], object], what: str) -> None:
     wait_for(lambda: bool(true()), PATIENCE, what)
 
 
+def _connected(root: Path, timeout: object) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX)
+    made.settimeout(timeout if isinstance(timeout, int | float) else None)
+    with engine_address(root, RELEASE) as address:
+        made.connect(address)
+    return made
+
+
+class Connection(http.client.HTTPConnection):
+    """A plain connection to an engine's socket."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__("localhost", timeout=PATIENCE)
+        self._root = root
+
+    def connect(self) -> None:
+        """Connect."""
+        self.sock = _connected(self._root, self.timeout)
+
+
 class _Connection(connection.HTTPConnection):
     root: Path
 
     def _new_conn(self) -> socket.socket:
-        made = socket.socket(socket.AF_UNIX)
-        made.settimeout(self.timeout if isinstance(self.timeout, int | float) else None)
-        with engine_address(self.root, RELEASE) as address:
-            made.connect(address)
-        return made
+        return _connected(self.root, self.timeout)
 
 
 class _Adapter(adapters.HTTPAdapter):

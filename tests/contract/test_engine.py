@@ -18,6 +18,7 @@ from tests.contract.engines import (
     PATIENCE,
     RELEASE,
     URL,
+    Connection,
     Running,
     chat,
     choice,
@@ -213,7 +214,7 @@ def test_the_old_protocol(serving: Running) -> None:
 
 def test_a_connection_is_kept(serving: Running) -> None:
     """The door sends requests of several clients over one."""
-    connection = probe.Connection(serving.root, RELEASE, PATIENCE)
+    connection = Connection(serving.root)
     connection.connect()
     socket = connection.sock
     for stream in (True, False, True):

@@ -12,8 +12,7 @@ from tests.contract import facts
 from tests.contract.engines import (
     COMPLETIONS,
     JSON,
-    PATIENCE,
-    RELEASE,
+    Connection,
     Running,
     chat,
     choice,
@@ -123,7 +122,7 @@ def test_a_client_that_leaves(serving: Running, stream: bool) -> None:
     """Its request ends long before it would, and is none that ended."""
     settled(serving)
     before = value(serving, "request_success_total")
-    connection = probe.Connection(serving.root, RELEASE, PATIENCE)
+    connection = Connection(serving.root)
     connection.connect()
     body = chat(max_tokens=4000, ignore_eos=True, stream=stream)
     connection.request("POST", COMPLETIONS, json.dumps(body), JSON)

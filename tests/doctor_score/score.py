@@ -8,6 +8,7 @@ from sparkwright.engine.state import EngineUnit
 from sparkwright.insight.doctor.checkup import Checkup, Finished
 from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.insight.doctor.report import SHOWN
+from sparkwright.machine.host.kernel import Kernel
 from sparkwright.plan.causes.cause import Diagnosis
 from tests.doctor_score.corpus import Incident
 from tests.makers.gpu import gpu
@@ -70,7 +71,8 @@ def checkup(case: Incident) -> Checkup:
     told = dict(case.readings)
     active = told.pop("active", case.cause is None)
     memory = told.pop("memory", (121, 20, 25))
-    cma = told.pop("cma", (0, 0))
+    named, unused = told.pop("cma", (0, 0))
+    kept = max(0, int((unused - named) * _MIB))
     clock, power, busy = told.pop("gpu", (2418, 62, 96))
     cut, ended = told.pop("finished", (1, 20))
     unit = EngineUnit(
@@ -87,10 +89,9 @@ def checkup(case: Incident) -> Checkup:
         unit=unit,
         log=(*case.log, *(line for line in case.kernel if KERNEL.search(line))),
         clock=0.0,
-        kernel=told.pop("kernel", "6.17.0-1032-nvidia"),
+        kernel=Kernel(told.pop("kernel", "6.17.0-1032-nvidia"), "", kept, pools=False),
         driver=told.pop("driver", "580.173.02"),
         memory=(int(memory[0] * _GIB), int(memory[1] * _GIB), int(memory[2] * _GIB)),
-        cma=(int(cma[0] * _MIB), int(cma[1] * _MIB)),
         swapped=0,
         free={"/opt/qwen36": 900 * _GIB, "/var/lib/docker": 900 * _GIB},
         docker="29.6.2",

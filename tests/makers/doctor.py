@@ -3,6 +3,7 @@
 from sparkwright.common.hardware import GIB
 from sparkwright.engine.state import EngineUnit
 from sparkwright.insight.doctor.checkup import Checkup, Finished
+from sparkwright.machine.host.kernel import Kernel
 from tests.makers.gpu import gpu
 
 NOW = 1795247431
@@ -16,16 +17,16 @@ UNIT = EngineUnit(
     status="serving",
     since=NOW - 3600,
 )
+KERNEL = Kernel("6.17.0-1032-nvidia", "quiet", handover=0, pools=False)
 HEALTHY = Checkup(
     release="tiny-0a1b2c3d",
     unit=UNIT,
     log=("starting the engine", "serving"),
     clock=float(NOW),
     skew=0.4,
-    kernel="6.17.0-1032-nvidia",
+    kernel=KERNEL,
     driver="580.173.02",
     memory=(121 * GIB, 20 * GIB, 25 * GIB),
-    cma=(0, 0),
     swapped=0,
     free={"/opt/qwen36": 900 * GIB, "/var/lib/docker": 900 * GIB},
     docker="28.3.3",

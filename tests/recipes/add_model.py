@@ -24,7 +24,7 @@ from sparkwright.declared.recipe.recipe import Checkpoint
 from sparkwright.plan.memory.known_checkpoints import CheckpointData, checkpoint_data, data_file
 from sparkwright.plan.memory.plan import weights_size
 from sparkwright.plan.memory.report import show
-from sparkwright.plan.release.resolve import CONFIG, Repository, resolve_checkpoint
+from sparkwright.plan.release.resolve import CONFIG, HubRepository, resolve_checkpoint
 from sparkwright.plan.release.web import WebClient
 
 
@@ -46,7 +46,7 @@ def fetch(checkpoint: Checkpoint, endpoint: str | None, token: str | None) -> Ch
     locked = resolve_checkpoint(checkpoint.repo, checkpoint.revision, endpoint, token)
     size = weights_size(locked)
     where = f"{checkpoint.repo}@{locked.commit}"
-    hub = Repository(WebClient(), endpoint or constants.ENDPOINT, checkpoint.repo, token, where)
+    hub = HubRepository(WebClient(), endpoint or constants.ENDPOINT, checkpoint.repo, token, where)
     config = hub.content(locked.commit, CONFIG) if CONFIG in locked.files else None
     if not config or not size:
         found = "safetensors files" if config else "object in config.json"

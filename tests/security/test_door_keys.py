@@ -188,6 +188,6 @@ def test_one_key_takes_at_most_half_of_those_that_wait(door: Behind) -> None:
             for source, key in wanted
         ]
         waiting(running, most // 2 + len(wanted))
-        assert running.door.names()[HOSTILE.name][1] <= most // 2 + 1
+        assert running.door.haproxy.names()[HOSTILE.name][1] <= most // 2 + 1
         running.door.prefer("a")
         assert {answer.result() for answer in answers} == {200}

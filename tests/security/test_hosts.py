@@ -35,7 +35,7 @@ from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.insight.doctor.gpu import GpuReading
 from sparkwright.insight.doctor.issue_report import section
 from sparkwright.insight.doctor.report import report as doctor_report
-from sparkwright.insight.drift.drift import Running, RunningContainer, running_differences
+from sparkwright.insight.drift.drift import Running, RunningContainer, spark_differences
 from sparkwright.insight.status.status import EngineLoad, Reading, SparkRow
 from sparkwright.insight.status.table import as_json, table
 from sparkwright.insight.status.warnings import warnings
@@ -158,12 +158,13 @@ NETPLANS = st.sampled_from(
         "network: {ethernets: {1: {match: {name: [a]}}}, bonds: {b: {interfaces: [{}]}}}",
     ]
 )
+M = TypeVar("M", bound=Bounded)
 FILES = st.builds(
     NetplanFile, st.sampled_from([NETPLAN, "/etc/netplan/a.yaml"]), st.text(), NETPLANS
 )
 
 
-def _part(model: type[Part]) -> st.SearchStrategy[Part]:
+def _part(model: type[M]) -> st.SearchStrategy[M]:
     """Any part that a host may say."""
     fields = {name: st.from_type(each.annotation) for name, each in model.model_fields.items()}  # type: ignore[arg-type]
     return st.builds(model, **fields)
@@ -183,12 +184,6 @@ FABRICS = _part(FabricState) | st.builds(
     st.lists(FILES, max_size=3),
     st.from_type(dict[str, Reach]),
 )
-
-
-def _part(model: type[M]) -> st.SearchStrategy[M]:
-    """Any part that a host may say."""
-    fields = {name: st.from_type(each.annotation) for name, each in model.model_fields.items()}  # type: ignore[arg-type]
-    return st.builds(model, **fields)
 
 
 # The nested before those that they are in.
@@ -220,7 +215,7 @@ def _of_checkup(checkup: Checkup) -> None:
 JUDGES: dict[str, tuple[Any, Callable[..., Any]]] = {
     "status": (_part(Reading), _of_reading),
     "doctor": (_part(Checkup), _of_checkup),
-    "drift": (_part(Running), lambda found: list(running_differences(found, None, 2000))),
+    "drift": (_part(Running), lambda found: list(spark_differences(found, (), 2000))),
     "engine": (_part(EngineState), lambda found: problem(found, ["x"])),
     "preflight": (_part(Survey), lambda found: findings(found, WANTED, NOW, found)),
     "fabric": (FABRICS, lambda found: _of_fabrics(found, spark(2))),

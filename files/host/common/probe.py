@@ -4,10 +4,8 @@
 """
 
 import asyncio
-import http.client
 import json
 import math
-import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -134,27 +132,6 @@ def _has_numbers(answer: Any) -> bool:
     (found,) = answer.get("data") or answer["results"]
     numbers = found["embedding"] if "embedding" in found else [found["relevance_score"]]
     return bool(numbers) and all(map(math.isfinite, numbers))
-
-
-class Connection(http.client.HTTPConnection):
-    """A connection to an engine's socket.
-
-    Args:
-        root: of its seat.
-        release: its id.
-        patience: seconds of silence.
-    """
-
-    def __init__(self, root: Path, release: str, patience: float) -> None:
-        super().__init__("localhost", timeout=patience)
-        self._engine = root, release
-
-    def connect(self) -> None:
-        """Connect."""
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        with engine_address(*self._engine) as address:
-            self.sock.connect(address)
 
 
 async def _whole(reader: asyncio.StreamReader) -> bytes:

@@ -45,6 +45,7 @@ class Door:
 
     Attributes:
         unit: systemd's name of it.
+        haproxy: as it runs.
     """
 
     def __init__(self, root: Path, run: Path | None = None) -> None:
@@ -52,7 +53,7 @@ class Door:
         seat = seat_of(root)
         name = f"door@{seat}" if seat else "door"
         self.unit = f"{name}.service"
-        self._haproxy = Haproxy((run or RUN / name) / "master.sock")
+        self.haproxy = Haproxy((run or RUN / name) / "master.sock")
         self._map = self._folder / "choice.map"
         self._config = self._folder / "engines.cfg"
         self._link = root / "current"
@@ -94,7 +95,7 @@ class Door:
         """
         with self._locked():
             held = self._read()[1]["hold"] == "yes"
-            found = self._haproxy.in_flight(release)
+            found = self.haproxy.in_flight(release)
         return sum(now if held else max(now, later) for now, later in found)
 
     def engines(self) -> list[str]:
@@ -125,18 +126,6 @@ class Door:
         with self._changed():
             pass
 
-    def running(self) -> dict[str, str]:
-        """Return `version` and `mark` of the door that runs."""
-        return self._haproxy.running()
-
-    def names(self) -> dict[str, tuple[int, int, int]]:
-        """Return the numbers of requests of each name of a key: see `Haproxy.names`."""
-        return self._haproxy.names()
-
-    def held(self) -> tuple[int, int]:
-        """Return how many requests wait, and how many were given up: see `Haproxy.held`."""
-        return self._haproxy.held()
-
     def reload(self, master: int) -> None:
         """Have the door read its files anew: see `Haproxy.reload`.
 
@@ -145,13 +134,13 @@ class Door:
         with self._locked():
             engines, choice = self._read()
             if choice["hold"] == "no" and choice["first"] in engines:
-                self._haproxy.leave_to(choice["first"])
+                self.haproxy.leave_to(choice["first"])
             try:
-                self._haproxy.reload(master)
+                self.haproxy.reload(master)
             finally:
-                self._haproxy.apply(engines, self._map, choice)
+                self.haproxy.apply(engines, self._map, choice)
             if self._revoked.exists():
-                self._haproxy.end_previous()
+                self.haproxy.end_previous()
                 self._revoked.unlink()
 
     @contextmanager
@@ -167,7 +156,7 @@ class Door:
             engines, choice = self._read()
             yield engines, choice
             self._write(engines, choice)
-            self._haproxy.apply(engines, self._map, choice)
+            self.haproxy.apply(engines, self._map, choice)
 
     def _read(self) -> tuple[dict[str, None], dict[str, str]]:
         choice = {"first": NO_RELEASE, "hold": "no"}

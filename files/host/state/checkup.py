@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from host.state import docker, gpu
+from host.state import docker, gpu, kernel
 from host.state.engines import current, engines, owner
 from host.state.readers import UnknownError, lines, meminfo, text, word
 from host.state.running import nvidia_smi
@@ -50,11 +50,9 @@ def read(root: str) -> dict[str, Any]:
         "release": release,
         "unit": unit,
         "log": invocations(_engine_log(release), _kernel_log(), unit, recent),
-        "kernel": os.uname().release,
+        "kernel": kernel.read(),
         "driver": word("/sys/module/nvidia/version") or None,
         "memory": [memory[name] for name in ("MemTotal", "MemFree", "MemAvailable")],
-        # A kernel without CMA areas has neither.
-        "cma": [memory.get("CmaTotal", 0), memory.get("CmaFree", 0)],
         "swapped": _swapped(),
         "free": dict(_free(root, "/var/lib/docker")),
         "docker": version,

@@ -25,7 +25,7 @@ def read(root: str, bind: str = "0.0.0.0", port: int = 0) -> dict[str, Any]:
     running: dict[str, str] = {}
     # A door that does not answer is to read its files anew.
     with suppress(DoorError):
-        running = door.running()
+        running = door.haproxy.running()
     anywhere = bind in ("0.0.0.0", "::")
     return {
         "installed": installed(),

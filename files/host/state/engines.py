@@ -56,6 +56,20 @@ def history(root: str) -> dict[str, Any]:
     }
 
 
+def served(root: str) -> dict[str, Any]:
+    """Return what a seat's `current` names, by its release.json; nothing without it."""
+    link = f"{root}/current"
+    if not os.path.exists(link):
+        return {}
+    made = json.loads(text(f"{link}/release.json") or "")
+    checkpoints = made["checkpoints"].values()
+    return {
+        "release": os.path.basename(os.readlink(link)),
+        "vllm": made["vllm"],
+        "pins": [made["image"], *(f"{each['repo']}@{each['commit']}" for each in checkpoints)],
+    }
+
+
 def current(root: str) -> str | None:
     """Return the release that is to serve in a seat; None where there is none."""
     link = f"{root}/current"

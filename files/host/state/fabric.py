@@ -4,12 +4,13 @@ import json
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from threading import Thread
 from typing import Any
 
 from host.state.placed import path_state
-from host.state.readers import names, run, text, word
+from host.state.readers import UnknownError, names, run, text, word
 
 _SYS = "/sys/class"
 _NETPLAN = ("/etc/netplan", "/run/netplan", "/usr/lib/netplan")
@@ -106,7 +107,7 @@ def _rdma() -> Iterator[tuple[str, dict[str, Any]]]:
                         "device": device,
                         "port": port,
                         "state": word(f"{folder}/state").rpartition(": ")[2],
-                        "link_layer": word(f"{folder}/link_layer"),
+                        "link_layer": word(f"{folder}/link_layer") or "-",
                         "gids": list(_gids(folder)),
                     },
                 )
@@ -157,3 +158,32 @@ def _reach(netdev: str, address: str, mtu: int) -> dict[str, Any]:
         "small": small,
         "mac": next((each["lladdr"] for each in known if "lladdr" in each), "-"),
     }
+
+
+def write_bandwidth(
+    device: str, gid: int, port: int, address: str, patience: float
+) -> dict[str, Any]:
+    """Return the Gb/s of RDMA writes by one twin to the peer; None without a result.
+
+    It begins as soon as the peer waits at its address.
+
+    Args:
+        patience: Seconds for a measurement; for half of it the peer is waited for.
+    """
+    words = ("ib_write_bw", "-d", device, "-i", "1", "-x", f"{gid}", "-p", f"{port}", "-F")
+    end = time.monotonic() + patience / 2
+    while True:
+        try:
+            done = run(*words, "--report_gbits", address, patience=patience)
+        except UnknownError:
+            return {"gbits": None}
+        if done.returncode == 0 or time.monotonic() > end:
+            return {"gbits": _gbits(done.stdout)}
+        time.sleep(1)
+
+
+def _gbits(output: str) -> float | None:
+    """Return the column `BW average[Gb/sec]` of the output's last row; None without a row."""
+    rows = map(str.split, output.splitlines())
+    values = [float(row[3]) for row in rows if len(row) in (4, 5) and row[0].isdecimal()]
+    return values[-1] if values else None

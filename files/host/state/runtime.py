@@ -1,14 +1,15 @@
-"""Docker, NVIDIA's container toolkit, and the package source of the toolkit."""
+"""Docker and NVIDIA's container toolkit, and the proof that a container gets the GPU."""
 
+import os
 from typing import Any
 
-from host.state import docker
+from host.state import docker, gpu
 from host.state.readers import UnknownError, lines, names, once, run, text
 
 _DAEMON_JSON = "/etc/docker/daemon.json"
 
 
-def read(root: str, repository: str = "") -> dict[str, Any]:
+def read(root: str, repository: str) -> dict[str, Any]:
     """Return the container runtime.
 
     Docker that runs and does not answer is unknown: without its containers, a restart would seem to
@@ -46,3 +47,17 @@ def toolkit() -> str | None:
 def _sources() -> list[str]:
     folder = "/etc/apt/sources.list.d"
     return ["/etc/apt/sources.list", *(f"{folder}/{name}" for name in names(folder))]
+
+
+def gpu_proof(root: str) -> dict[str, Any]:
+    """Return driver, toolkit, Docker and kernel now, and what was written when it was proved."""
+    best = gpu.read()["gpu"] or {}
+    try:
+        info = docker.get("/info") or {}
+    except UnknownError:
+        info = {}
+    found = (best.get("driver"), toolkit(), info.get("ServerVersion"), os.uname().release)
+    return {
+        "versions": [version for version in found if version],
+        "proved": (text(f"{root}/state/gpu") or "").splitlines(),
+    }

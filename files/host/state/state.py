@@ -23,9 +23,13 @@ SHOWN: tuple[str, ...] = (
     "engines",
     "engines.history",
     "exporter",
+    "fabric",
     "firewall",
+    "link",
     "listeners",
+    "machine",
     "running",
+    "runtime.gpu_proof",
     "status",
     "switch.memory",
 )

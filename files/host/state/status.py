@@ -9,7 +9,7 @@ from typing import Any
 from host.common.seat import seat_of
 from host.state import gpu
 from host.state.engines import current, engines, owner, switches
-from host.state.readers import meminfo, run, text
+from host.state.readers import meminfo, run, text, word
 from host.state.vllm_metrics import load
 
 # Seconds for which the figures of the door count.
@@ -40,7 +40,7 @@ def read(root: str, door: str = "door.service") -> dict[str, Any]:
         "switches": [*filter(is_own, switches())],
         "load": load(root, release) if release and unit and unit["active"] == "active" else None,
         "gpu": gpu.read()["gpu"],
-        "clock_limit": _number(text(f"{root}/state/gpu-clock")),
+        "clock_limit": _number(word(f"{root}/state/gpu-clock")),
         "memory_total": memory["MemTotal"],
         "memory_available": memory["MemAvailable"],
         "disk_free": _free(root),
@@ -58,8 +58,7 @@ def _contents(root: str) -> dict[str, Any]:
         return {"recipe": None, "models": []}
 
 
-def _number(said: str | None) -> int | None:
-    digits = (said or "").strip()
+def _number(digits: str) -> int | None:
     return int(digits) if digits.isdecimal() else None
 
 

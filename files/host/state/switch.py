@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from host.state import gpu
+from host.state import gpu, kernel
 from host.state.engines import current, engines
 from host.state.readers import meminfo, run, text
 
@@ -55,9 +55,7 @@ def memory(root: str, release: str = "", others: Sequence[str] = ()) -> dict[str
     return {
         "total": found["MemTotal"],
         "available": found["MemAvailable"],
-        # It lies in no area that CmaTotal counts, and its free pages are in CmaFree
-        # (NVIDIA/NV-Kernels#590; MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259).
-        "handover": max(0, found.get("CmaFree", 0) - found.get("CmaTotal", 0)),
+        "handover": kernel.read()["handover"],
         "gpu_free": best and best["memory_free"],
         "engine": _size(root, release),
         "beside": sum(taken.values()),

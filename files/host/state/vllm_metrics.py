@@ -67,7 +67,7 @@ def ends(text: str) -> dict[str, int] | None:
     """
     reasons: dict[str, float] = {}
     probes = 0.0
-    for name, labels, value in _samples(text, FINISHED):
+    for name, labels, value in samples(text, FINISHED):
         reason = _REASON.search(labels)
         if reason and name == "request_success_total":
             reasons[reason[1]] = reasons.get(reason[1], 0) + value
@@ -84,13 +84,14 @@ def ends(text: str) -> dict[str, int] | None:
 def _counters(text: str) -> dict[str, float]:
     """Return each metric's sum over the engines; of a share its maximum."""
     found: dict[str, float] = {}
-    for name, _, value in _samples(text, LOAD):
+    for name, _, value in samples(text, LOAD):
         old = found.get(name, 0.0)
         found[name] = max(old, value) if name.endswith("_perc") else old + value
     return found
 
 
-def _samples(text: str, names: Sequence[str]) -> Iterator[tuple[str, str, float]]:
+def samples(text: str, names: Sequence[str]) -> Iterator[tuple[str, str, float]]:
+    """Yield name, labels and value of each sample of these metrics."""
     for name, labels, value in _SAMPLE.findall(text):
         if name in names:
             yield name, labels, float(value)

@@ -176,14 +176,7 @@ def apply() -> None:
         own_key = gateway_key(keys)
         assert own_key
         own_names = (host.data.dict().get("ssh_hostname"), own.spark, "gateway")
-        certificate = certificates.server_certificate(
-            settings,
-            fleet.source,
-            "gateway",
-            certificates.server_names(settings, own_names),
-            record,
-            certificates.site_names(settings, fleet),
-        )
+        certificate = certificates.server_certificate(fleet, settings, "gateway", own_names, record)
         # A door's certificate may be signed by itself alone.
         trusted = certificates.chains(
             certificates.door_certificate(fleet, name, replica_settings[name], record)

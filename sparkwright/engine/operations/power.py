@@ -10,7 +10,7 @@ from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.common.command_line import next_line
 from sparkwright.common.operations import differs, failing, notice, spark_name
-from sparkwright.common.placed import SEAT_FOLDERS, SYSTEMD, place_of
+from sparkwright.common.placed import SEAT_FOLDERS, SYSTEMD, Place
 from sparkwright.common.schema import NAME
 from sparkwright.door.door import SEAT_UNIT, door_unit
 from sparkwright.engine.operations.serve import end, serve_again
@@ -75,7 +75,8 @@ def vacated(root: str, wanted: Sequence[str]) -> Generator[StringCommand]:
         host.noop("there is none")
         return
     for seat in strays:
-        place, unit = place_of(root, seat), door_unit(place_of(root, seat))
+        place = Place(root, seat)
+        unit = door_unit(place)
         differs(f"replica {seat}", "none: the inventory does not name it here", "one")
         yield from end(read(host, ask_engines(place)))
         yield StringCommand(

@@ -7,6 +7,7 @@ from pydantic import Field
 from sparkwright.common.part import Bounded, Part
 from sparkwright.engine.state import EngineUnit
 from sparkwright.insight.doctor.gpu import GpuReading
+from sparkwright.machine.host.kernel import Kernel
 
 
 class FailedSwitch(Bounded):
@@ -46,7 +47,6 @@ class Checkup(Part):
         skew: seconds by which its clock is ahead of the machine's that runs pyinfra.
         driver: the NVIDIA driver that is loaded; None where none is.
         memory: total, free and available, in bytes.
-        cma: bytes of the kernel's CMA areas (CmaTotal), and of free ones (CmaFree).
         swapped: bytes that went to and from the disk within the second of the reading.
         free: bytes that are free, by folder.
         docker: version of the daemon; None when none answers.
@@ -65,10 +65,9 @@ class Checkup(Part):
     log: tuple[str, ...]
     clock: float
     skew: float = 0.0
-    kernel: str
+    kernel: Kernel
     driver: str | None
     memory: tuple[int, int, int]
-    cma: tuple[int, int]
     swapped: int
     free: dict[str, int]
     docker: str | None

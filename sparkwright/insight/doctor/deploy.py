@@ -1,8 +1,9 @@
 """The deploy that diagnoses a Spark, and changes nothing."""
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from pyinfra import host, state
@@ -13,6 +14,7 @@ from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import Hardware
 from sparkwright.common.local_file import write_file
 from sparkwright.common.operations import is_dry_run, is_first_pass, notice
+from sparkwright.common.part import Ask
 from sparkwright.declared.fleet.fabric_plan import FabricPlan
 from sparkwright.declared.recipe.advisories import warning
 from sparkwright.insight.doctor.checkup import Checkup
@@ -20,6 +22,7 @@ from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.insight.doctor.issue_report import heading, section
 from sparkwright.insight.doctor.listeners import LISTENING, astray, others
 from sparkwright.insight.doctor.report import probed, report, state_of_link
+from sparkwright.network.fabric import deploy as fabric
 from sparkwright.network.fabric.check import is_in_force
 from sparkwright.network.fabric.link_check import link_findings, probes
 from sparkwright.network.fabric.operations import read_fabric
@@ -36,9 +39,17 @@ _sections: dict[tuple[int, str], list[str]] = {}
 @deploy("Doctor")
 def apply() -> None:
     """Name what ails the Spark; with `--data report=FILE` also in a report for an issue."""
-    expect(target().host, lambda: [LISTENING, *(Checkup.ask(root=own.place) for own in seats())])
-    for own in seats():
-        doctor(name="What ails it", own=own)
+    own = target()
+    expect(own.host, lambda: reads(own))
+    for seat in seats():
+        doctor(name="What ails it", own=seat)
+
+
+def reads(own: Target) -> Iterator[Ask[Any]]:
+    """Yield what the doctor asks of a Spark."""
+    yield LISTENING
+    yield from (Checkup.ask(root=seat.place) for seat in own.chosen_seats)
+    yield from fabric.reads(own)
 
 
 @operation()

@@ -14,10 +14,9 @@ from sparkwright.plan.causes.log_causes import from_log, in_order
 def diagnose(
     checkup: Checkup, link: Sequence[Diagnosis] = (), wanted: str | None = None
 ) -> list[Diagnosis]:
-    """Return every cause that a Spark shows, the one to begin with first.
+    """Return every cause that a Spark and its link show, the one to begin with first.
 
     Args:
-        link: further ones.
         wanted: the release that the inventory asks for, empty for an idle Spark; None if unknown.
     """
     found = from_log(checkup.log, signs(checkup), checkup.sound)

@@ -34,13 +34,7 @@ def heading(examined: int, total: int) -> list[str]:
 def section(
     name: str, own: SparkTarget, checkup: Checkup | None, diagnoses: Sequence[Diagnosis]
 ) -> list[str]:
-    """Return the lines about one Spark.
-
-    Args:
-        name: what the report calls it.
-        checkup: None if it could not be read.
-        diagnoses: the one to begin with first.
-    """
+    """Return the lines about one Spark; without a checkup, that it could not be read."""
     lines = ["", f"## {name}", "", *_table(_served(own))]
     if checkup is None:
         return [*lines, "", "It could not be read; the run said why."]
@@ -48,7 +42,7 @@ def section(
     figures = {
         "hardware": own.hardware_class,
         **checkup.system,
-        "kernel": checkup.kernel,
+        "kernel": checkup.kernel.release,
         "driver": checkup.driver or "none is loaded",
         "Docker": checkup.docker or "gives no answer",
         "engine": f"{unit.active}, restarts: {unit.restarts}" if unit else "absent",

@@ -125,11 +125,7 @@ class Judged(NamedTuple):
 
 
 def judged(listening: Listening, may: Declared) -> Iterator[Judged]:
-    """Yield each socket with whose it is.
-
-    Args:
-        may: the list: our sockets that may listen beyond loopback.
-    """
+    """Yield each socket with whose it is, by the list of ours that may listen beyond loopback."""
     for socket in listening.sockets:
         if any(_is_guarded(g) or _is_engines(g, listening.engines) for g in socket.groups):
             # The guard closes what an engine opens beyond loopback.

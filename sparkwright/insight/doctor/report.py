@@ -21,11 +21,7 @@ _ERROR = ("Error", "ERROR", "error:", "CRITICAL", "engine ended", "failed")
 def report(
     checkup: Checkup, diagnoses: Sequence[Diagnosis], recipe: str | None
 ) -> Iterator[tuple[str, str]]:
-    """Yield the lines for people, each with its color.
-
-    Args:
-        recipe: what the Spark is to serve; None for an idle one.
-    """
+    """Yield the lines for people, each with its color; an idle Spark has no recipe."""
     yield f"looked at {_looked_at(checkup)}", "white"
     for each in diagnoses[:SHOWN]:
         yield f"{'perhaps' if each.guess else 'cause'}: {each.cause} [{each.name}]", "red"

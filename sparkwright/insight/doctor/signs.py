@@ -49,11 +49,10 @@ def signs(checkup: Checkup) -> Signs:
 
 def _memory(checkup: Checkup) -> Signs:
     unit, log, driver = checkup.unit, checkup.log, (checkup.driver or "").split(".")[0]
-    named, unused = checkup.cma
-    total, free, available = checkup.memory
+    kernel, (total, free, available) = checkup.kernel, checkup.memory
     refused = not checkup.sound and any(_REFUSED in line for line in log)
     pools = driver.isdecimal() and int(driver) >= _POOLS
-    large_pages = checkup.kernel.endswith("-64k") and pools
+    large_pages = kernel.release.endswith("-64k") and pools
     # Sound starts log this line, too: it counts only where something went wrong (vllm#56824).
     failing = checkup.downs or unit is None or unit.ended or unit.restarts
     # Where twice as much is available as vLLM finds free, it is files in memory that make the
@@ -62,14 +61,13 @@ def _memory(checkup: Checkup) -> Signs:
     short = not checkup.sound and any(_SHORT.search(line) for line in log)
     cached = short and available >= 2 * free and (refused or weights <= total / 2)
     files = f"{free / GIB:.1f} GiB free, {available / GIB:.1f} GiB available"
-    cma = f"CmaFree {unused / GIB:.1f} GiB of CmaTotal {named / GIB:.1f} GiB"
-    kept = unused - named >= HANDOVER_LEAST
+    kept = f"{kernel.handover / GIB:.1f} GiB, by kernel {kernel.release}"
     return {
         "page-cache": files if cached else None,
         "driver-memory-pools": f"driver {checkup.driver}" if refused and pools else None,
         "driver-610-64k": first_line(log, _FAULT) if large_pages else None,
         "driver-no-memory": first_line(log, _NO_MEMORY) if failing else None,
-        "kernel-kho": f"{cma}, kernel {checkup.kernel}" if kept else None,
+        "kernel-kho": kept if kernel.handover >= HANDOVER_LEAST else None,
     }
 
 

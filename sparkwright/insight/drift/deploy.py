@@ -18,7 +18,7 @@ from sparkwright.common.part import Ask
 from sparkwright.common.terminal import plain
 from sparkwright.door.keys import has_keys, keys_path
 from sparkwright.insight.doctor.listeners import LISTENING, astray, others, unguarded
-from sparkwright.insight.drift.drift import ask_running, running_differences
+from sparkwright.insight.drift.drift import ask_running, running_differences, spark_differences
 from sparkwright.plan.release.guard import ALONE
 from sparkwright.plan.release.lock import lock_path, read_lock, unresolved
 from sparkwright.run.failures import why_silent
@@ -108,13 +108,13 @@ def _steps() -> None:
 @operation()
 def running(own: Target) -> Generator[StringCommand]:
     """Record how what runs, the GPU, packages and the kernel differ from what is declared."""
-    known = [each.id for seat in own.seats if (each := seat.release)]
-    for seat in own.seats:
-        release = seat.release
-        found = read(host, ask_running(seat.place, release))
-        # What is the Spark's own is compared once.
-        limit = own.settings.gpu_clock_max_mhz
-        for difference in running_differences(found, release, limit, known, not seat.seat):
+    releases = [each.id for seat in own.seats if (each := seat.release)]
+    found = [read(host, ask_running(seat.place, seat.release)) for seat in own.seats]
+    # What is the Spark's own is alike in both.
+    for difference in spark_differences(found[0], releases, own.settings.gpu_clock_max_mhz):
+        differs(*difference)
+    for seat, engine in zip(own.seats, found, strict=True):
+        for difference in running_differences(engine, seat.release):
             differs(*difference)
     yield from ()
 
@@ -142,16 +142,16 @@ def _reason(error: PyinfraError) -> str:
 def _show(path: str | None) -> None:
     silent = {target_of(each).spark: why_silent(each) for each in state.failed_hosts}
     unread = silent | _unread
-    read = {spark: each for spark, each in _differences.items() if spark not in unread}
-    if tell_machines(path, as_json(read, unread, time.time())):
-        for spark in sorted(read):
-            for difference in read[spark]:
+    known = {spark: each for spark, each in _differences.items() if spark not in unread}
+    if tell_machines(path, as_json(known, unread, time.time())):
+        for spark in sorted(known):
+            for difference in known[spark]:
                 click.echo(plain(line(spark, difference)))
     for spark, sockets in sorted(_others.items()):
         click.echo(plain(f"{spark}: not ours, and open to the LAN: {', '.join(sockets)}"), err=True)
     for spark in sorted(unread):
         click.secho(plain(f"{spark}: not looked at: {unread[spark]}"), fg="red", err=True)
-    if not unread and not any(read.values()):
-        sparks = "1 Spark" if len(read) == 1 else f"{len(read)} Sparks"
+    if not unread and not any(known.values()):
+        sparks = "1 Spark" if len(known) == 1 else f"{len(known)} Sparks"
         click.echo(f"Nothing differs on {sparks}.", err=True)
-    sys.exit(exit_status(read, unread))
+    sys.exit(exit_status(known, unread))

@@ -69,36 +69,25 @@ def ask_running(place: str, release: Release | None) -> Ask[Running]:
     return Running.ask(root=place, images=list(release.images) if release else [])
 
 
-def running_differences(
-    running: Running,
-    release: Release | None,
-    clock_limit: int | None = None,
-    known: Collection[str] = (),
-    first: bool = True,
-) -> Iterator[Difference]:
-    """Yield the differences between what runs and what is declared.
-
-    Args:
-        release: the one that is declared; None on an idle Spark.
-        clock_limit: of the GPU, in MHz.
-        known: the releases of both replicas, where the Spark serves two.
-        first: compare what is the Spark's own, too.
-    """
-    if first:
-        wanted = {*known, *([release.id] if release else ())}
-        for other in sorted(running.containers.keys() - wanted):
-            yield Difference("release that runs", " and ".join(sorted(wanted)) or "none", other)
+def running_differences(running: Running, release: Release | None) -> Iterator[Difference]:
+    """Yield the differences of a seat's engine from its declared release, if there is one."""
     if release and release.id in running.containers:
         yield from _container_differences(running, release)
-    if first:
-        yield from _of_spark(running, clock_limit)
     # A state that the doctor knows, and that nobody would declare.
     if evidence := gpu_lost(running.inside):
         yield Difference("GPU in the engine's container", "there", evidence)
 
 
-def _of_spark(running: Running, clock_limit: int | None) -> Iterator[Difference]:
-    """Yield the differences of the Spark itself, whatever it serves."""
+def spark_differences(
+    running: Running, releases: Collection[str], clock_limit: int | None
+) -> Iterator[Difference]:
+    """Yield the differences of the Spark itself, which is to run these releases alone.
+
+    Args:
+        clock_limit: of the GPU, in MHz.
+    """
+    for other in sorted(running.containers.keys() - {*releases}):
+        yield Difference("release that runs", " and ".join(sorted(releases)) or "none", other)
     held = (running.gpu and running.gpu.reasons) or 0
     for bit, reason in _HOLDS.items():
         if held & bit:

@@ -1,6 +1,5 @@
 """Memory that kernel or driver keep from an engine: how it shows, and how to get it back."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -35,33 +34,3 @@ class Kernel:
     command_line: str
     handover: Annotated[int, AfterValidator(_counted)]
     pools: bool
-
-
-# KiB of the reserve for kexec handover (KHO). It lies in no area that CmaTotal counts, and its free
-# pages are in CmaFree (NVIDIA/NV-Kernels#590; MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259).
-HANDOVER = (
-    "awk '/^CmaTotal:/ {all = $2} /^CmaFree:/ {free = $2} "
-    "END {print (free > all) ? free - all : 0}' /proc/meminfo"
-)
-# The input of `parse_kernel`; the last line is empty without a driver that has such pools.
-KERNEL_COMMAND = (
-    'echo "release $(uname -r)"; echo "line $(cat /proc/cmdline)"; '
-    f'echo "handover $({HANDOVER})"; '
-    "echo pools $(sed -n 's/^EnableSystemMemoryPools: //p' /proc/driver/nvidia/params)"
-)
-
-
-def parse_kernel(lines: Sequence[str]) -> Kernel:
-    """Return the kernel that the lines of `KERNEL_COMMAND` describe, or raise ValueError."""
-    values = {name: value for name, _, value in (line.partition(" ") for line in lines)}
-    try:
-        pools = values["pools"].strip() not in ("", "0")
-        return Kernel(values["release"], values["line"], handover(values["handover"]), pools)
-    except KeyError as error:
-        raise ValueError(f"found no line {error}") from error
-
-
-def handover(kib: str) -> int:
-    """Return the bytes of the handover's reserve; 0 for a harmless one."""
-    size = int(kib) * 1024
-    return size if size >= HANDOVER_LEAST else 0

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from sparkwright.common import yaml
-from sparkwright.common.host_output import sections
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.progress import duration_text
 
@@ -54,7 +53,13 @@ def install_script(
 
 def parse_attempt(output: Iterable[str]) -> Mapping[str, Sequence[str]]:
     """Return the sections of an attempt's output; ValueError without its end."""
-    found = sections(output)
+    found: dict[str, list[str]] = {}
+    section: list[str] = []
+    for line in output:
+        if line.startswith("@@"):
+            section = found.setdefault(line.removeprefix("@@"), [])
+        else:
+            section.append(line)
     if not {"done", "held", "failed"} & found.keys():
         raise ValueError(f"apt's exit status is unknown: found {', '.join(found) or 'nothing'}")
     return {name: lines if name == "held" else lines[:_SHOWN] for name, lines in found.items()}

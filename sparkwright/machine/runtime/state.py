@@ -31,7 +31,7 @@ class ContainerRuntime(Part):
 class GpuProof(Part):
     """Versions of driver, toolkit, Docker and kernel, and what was proved to get the GPU."""
 
-    part: ClassVar = "gpu_proof"
+    part: ClassVar = "runtime.gpu_proof"
 
     versions: tuple[str, ...]
     proved: tuple[str, ...]

@@ -110,7 +110,7 @@ class FabricState(Part):
 class WriteBandwidth(Part):
     """Gb/s of RDMA writes to the peer by one twin; None when the test did not run."""
 
-    part: ClassVar = "write_bandwidth"
+    part: ClassVar = "fabric.write_bandwidth"
     # For the peer, for the measurement, and for a program that is slow to end.
     patience: ClassVar = 2 * MEASURING
 

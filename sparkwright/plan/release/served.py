@@ -24,7 +24,7 @@ class Served(Part):
     built, which is none.
     """
 
-    part: ClassVar = "served"
+    part: ClassVar = "engines.served"
 
     release: str = ""
     vllm: str = ""

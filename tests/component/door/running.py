@@ -146,7 +146,7 @@ class Running:
         command = command.replace("/run/door/", f"{self.root}/run/")
         with (self.root / "log").open("ab") as log:
             self._process = subprocess.Popen([*within, *command.split()], stdout=log, stderr=log)
-        until(lambda: bool(self.door.running()))
+        until(lambda: bool(self.door.haproxy.running()))
         self.door.sync()
 
     def stop(self) -> None:

@@ -120,13 +120,13 @@ def test_keys_change_by_a_reload_that_loses_no_request(
 ) -> None:
     a, _b = engines("a"), engines("b")
     running.door.offer("a")
-    before = running.door.running()["mark"]
+    before = running.door.haproxy.running()["mark"]
     with load(running) as asking, stream(running, pieces=40) as long:
         running.lay(plan(running.port, keys=[KEY, OTHER]))
         assert running.status("GET", "/v1/models", OTHER) == 401
         running.reload()
         assert running.status("GET", "/v1/models", OTHER) == 200
-        assert running.door.running()["mark"] != before
+        assert running.door.haproxy.running()["mark"] != before
         # What the old process has in flight counts, and a switch reaches it.
         assert running.door.busy("a") >= 1
         running.door.offer("b")

@@ -30,7 +30,7 @@ def test_a_restart_of_the_engine_is_waited_through(patient: Running, asked: Aske
     # Who only looks gets a word at once.
     assert patient.status("GET", "/v1/models") == 503
     assert patient.door.busy("a") == 0
-    _, now, held = patient.door.names()["client1"]
+    _, now, held = patient.door.haproxy.names()["client1"]
     assert now == 6
     assert held >= 3
     with engine(patient, "a"):

@@ -26,7 +26,7 @@ def test_what_waits_too_long_is_given_up_and_told(running: Running) -> None:
     assert head["Retry-After"] == "10"
     (seconds,) = re.findall(r"held the request for (\d+) s", said["error"]["message"])
     assert 2 <= int(seconds) <= took + 1
-    assert running.door.held() == (0, 1)
+    assert running.door.haproxy.held() == (0, 1)
 
 
 @haproxy
@@ -41,7 +41,7 @@ def test_who_does_not_want_to_wait_or_may_not_hears_so_at_once(
     if not hold:
         assert running.status("POST", PATH) == 503
     assert running.status("POST", PATH, "sk-wrong") == 401
-    assert running.door.held() == (0, 0)
+    assert running.door.haproxy.held() == (0, 0)
     engines("a")
     running.door.offer("a")
     until(lambda: running.serves() == "a")

@@ -16,13 +16,13 @@ def test_what_is_in_flight_is_known_by_the_names_of_keys(
 ) -> None:
     running, engine = behind
     with stream(running, pieces=1) as answer:
-        assert running.door.names() == {"client1": (1, 1, 0)}
+        assert running.door.haproxy.names() == {"client1": (1, 1, 0)}
         running.reload()
         assert running.status("GET", "/v1/models") == 200
-        until(lambda: running.door.names() == {"client1": (1, 1, 0)})
+        until(lambda: running.door.haproxy.names() == {"client1": (1, 1, 0)})
         engine.turns.release()
         assert answer.read() == b"a"
-    until(lambda: running.door.names() == {"client1": (1, 0, 0)})
+    until(lambda: running.door.haproxy.names() == {"client1": (1, 0, 0)})
 
 
 @haproxy
@@ -54,8 +54,8 @@ def test_a_key_has_a_name_and_an_end_and_may_be_for_metrics_alone(
     assert running.status("GET", "/metrics/door", prometheus) == 200
     # The gateway's requests are those of many clients.
     assert [running.status("GET", "/v1/models", gateway) for _ in range(25)] == [200] * 25
-    until(lambda: running.door.names().pop("gateway") == (25, 0, 0))
-    names = running.door.names()
+    until(lambda: running.door.haproxy.names().pop("gateway") == (25, 0, 0))
+    names = running.door.haproxy.names()
     assert names == {"ann": (12, 0, 0), "prometheus": (4, 0, 0), "gateway": (25, 0, 0)}
     log = running.root / "log"
     until(lambda: log.read_text().count(' ann "GET /v1/models') == 12)
@@ -122,5 +122,5 @@ def test_the_more_a_name_has_in_flight_the_smaller_is_its_next_body(
         assert running.status("POST", "/v1/completions", OTHER, whole, "127.0.0.3") == 200
         engine.turns.release()
         assert answer.read() == b"a"
-    until(lambda: running.door.names()["client1"][1] == 0)
+    until(lambda: running.door.haproxy.names()["client1"][1] == 0)
     assert running.status("POST", "/v1/completions", KEY, whole, "127.0.0.2") == 200

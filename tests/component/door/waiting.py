@@ -49,7 +49,7 @@ class Asked:
 
 def waiting(door: Running, count: int) -> None:
     """Return when so many requests wait."""
-    until(lambda: door.door.held()[0] == count)
+    until(lambda: door.door.haproxy.held()[0] == count)
 
 
 @contextmanager

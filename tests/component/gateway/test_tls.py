@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.settings import Settings
-from sparkwright.door.certificates import server_certificate, server_names
+from sparkwright.door.certificates import server_certificate
 from sparkwright.door.gateway.files import BEHIND
 from tests.clock import patience
 from tests.component.door.running import haproxy
@@ -34,7 +35,7 @@ def secured(
     """The port of the gateway's door, and what trusts it."""
     tls = Settings(tls="own", tls_names=("llm.lan",))
     fleet = tmp_path_factory.mktemp("fleet") / "sparks.yaml"
-    shown = server_certificate(tls, fleet, "gateway", server_names(tls, ["gateway"]))
+    shown = server_certificate(Fleet(fleet, {}, {}), tls, "gateway", ["gateway"])
     port, folder = free_port(), started[1].parent
     door = plan(port, keys=KEYS, behind=BEHIND, certificate=shown)
     with opened(folder, folder / "secured", door):

@@ -9,6 +9,7 @@ import pytest
 from cryptography import x509
 
 from sparkwright.common.errors import PlanError
+from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.settings import Settings
 from sparkwright.door.authority import AUTHORITY_LIFE, LIFE, RENEWAL, is_due, new_authority, signed
 from sparkwright.door.certificates import (
@@ -24,7 +25,8 @@ OWN = Settings(tls="own")
 
 
 def made(folder: Path, *names: str, record: bool = True) -> Certificate:
-    found = server_certificate(OWN, folder / "sparks.yaml", "door-chat", names or NAMES, record)
+    fleet = Fleet(folder / "sparks.yaml", {}, {})
+    found = server_certificate(fleet, OWN, "door-chat", names or NAMES, record)
     assert found
     return found
 

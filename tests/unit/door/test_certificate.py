@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from sparkwright.common.errors import PlanError
+from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.settings import Settings
 from sparkwright.door.certificates import (
     chains,
@@ -42,7 +43,8 @@ def test_certificate_and_key_become_one_file(tmp_path: Path) -> None:
 
 
 def test_no_tls_is_no_certificate(tmp_path: Path) -> None:
-    assert server_certificate(Settings(), tmp_path / "sparks.yaml", "door-chat", ()) is None
+    fleet = Fleet(tmp_path / "sparks.yaml", {}, {})
+    assert server_certificate(fleet, Settings(), "door-chat", ()) is None
 
 
 def test_bad_ones_are_refused(tmp_path: Path) -> None:
@@ -61,7 +63,7 @@ def test_bad_ones_are_refused(tmp_path: Path) -> None:
         read(tmp_path)
     own = Settings(tls_certificate="7", tls_key="k")
     with pytest.raises(PlanError, match="tls_certificate: 7: found a file that cannot be read"):
-        server_certificate(own, tmp_path, "door-chat", ())
+        server_certificate(Fleet(tmp_path, {}, {}), own, "door-chat", ())
     assert "tls.crt: found no certificate" in refused(b"", pem)
     assert "tls.crt: found no certificate" in refused(pem, pem)
     assert "tls.key: found no private key" in refused(good, good)

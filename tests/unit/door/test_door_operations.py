@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 
+from host.state import placed as placed_part
 from sparkwright.common.files import Directory, ManagedFile
+from sparkwright.common.placed import Place
 from sparkwright.common.render import unit_file
 from sparkwright.declared.fleet.settings import Settings
-from sparkwright.door.door import DoorPlan, mark
+from sparkwright.door.door import DoorPlan, door_folder, mark
 from sparkwright.door.operations import door, no_door
+from sparkwright.machine.host.state import ask_placed, asks_for
 from tests.makers.door import named, own_certificate
 from tests.unit.driven import Driven, fake_host, file_of, placed
 
@@ -161,3 +164,19 @@ def test_a_spark_that_is_no_head_has_no_door() -> None:
     assert host.run(no_door, root=ROOT).did_change()
     assert "disable --quiet --now door.service" in host.scripts()[-1]
     assert host.scripts()[-1].endswith("rm -rf /r/door")
+
+
+@pytest.mark.parametrize("seat", ["", "code"])
+def test_the_files_of_a_door_are_among_those_that_are_read(tmp_path: Path, seat: str) -> None:
+    """A seat reaches them by a link, which nothing follows."""
+    place = Place(str(tmp_path), seat)
+    folder = Path(door_folder(place))
+    folder.mkdir(parents=True)
+    (folder / "keys").touch()
+    if seat:
+        Path(place).mkdir(parents=True)
+        (Path(place) / "door").symlink_to(f"../../door/seats/{seat}")
+    ((ask, _),) = asks_for(str(tmp_path), [f"{folder}/keys"]).items()
+    assert ask.arguments == ask_placed(str(tmp_path)).arguments
+    assert f"{folder}/keys" in placed_part.read(folders=ask.arguments["folders"])["files"]
+    assert (Path(place) / "door/keys").samefile(folder / "keys")

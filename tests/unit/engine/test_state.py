@@ -126,7 +126,8 @@ def test_a_history_is_read(root: Path) -> None:
 
 def test_memory_is_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {"MemTotal": 9 << 30, "MemAvailable": 8 << 30, "CmaFree": 1 << 30, "CmaTotal": 1 << 20}
-    monkeypatch.setattr(switch, "meminfo", lambda: sizes)
+    for module in (switch, switch.kernel):
+        monkeypatch.setattr(module, "meminfo", lambda: sizes)
     best: dict[str, int] | None = {"memory_free": 3}
     monkeypatch.setattr(switch.gpu, "read", lambda: {"gpu": best})
 

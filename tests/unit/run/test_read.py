@@ -9,6 +9,7 @@ from pyinfra.api import StringCommand, operation
 
 from sparkwright.common.part import Part
 from sparkwright.run import connection
+from sparkwright.run.connection import connection_of
 from sparkwright.run.state import expect, read, read_now
 from tests.unit.driven import fake_host
 
@@ -64,6 +65,20 @@ def test_an_answer_serves_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     spark = fake_host(state={"one": {"value": 1}})
     assert spark.run(reads, steps="1 1").did_succeed()
     assert spark.asked == [["one"], ["one"]]
+
+
+def test_what_is_read_while_something_changes_serves_nobody_later() -> None:
+    with fake_host().current() as spark:
+        own = connection_of(spark)
+
+        def changes(*_: object, **__: object) -> bool:
+            own.remember({"key": "half of it"})
+            assert own.known("key")
+            return True
+
+        own._connector.put_file = changes
+        assert own.put_file("x", "y")
+        assert own.known("key") is None
 
 
 @pytest.mark.parametrize("answer", [{"value": "1"}, {}, None, {"value": 1, "more": 2}])

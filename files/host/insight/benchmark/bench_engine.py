@@ -1,40 +1,36 @@
 """The questions of a benchmark to the engine itself."""
 
-import http.client
 import json
 import re
 import subprocess
 import time
-from contextlib import closing
-from pathlib import Path
+from typing import Any, NoReturn
 
-from host.common.probe import Connection
 from host.common.progress import JobError
+from host.state.engine_api import ask
+from host.state.vllm_metrics import samples
 
 # A long prompt is counted in less than a second; the first answer after a start may take a minute.
 _PATIENCE = 300
-# Bytes of an answer: its metrics, by far the longest, have some hundred thousand.
-_MOST = 16 << 20
 _BUSY = ("num_requests_running", "num_requests_waiting")
-_SAMPLE = re.compile(r"^vllm:(\w+)(?:\{.*\})? (\S+)$", re.MULTILINE)
 
 
 def metric(text: str, *names: str) -> int:
     """Return the sum of metrics in what /metrics says, over all labels; 0 where there is none."""
-    return int(sum(float(value) for name, value in _SAMPLE.findall(text) if name in names))
+    return int(sum(value for _, _, value in samples(text, names)))
 
 
 class MeasuredEngine:
     """An engine that serves, by the folder of its seat, its release, and a name that it serves."""
 
-    def __init__(self, root: Path, release: str, model: str) -> None:
-        self._engine = root, release
+    def __init__(self, place: str, release: str, model: str) -> None:
+        self._engine = place, release
         self._model = model
         self._unit = f"vllm@{release}"
 
     def preemptions(self) -> int:
         """Return how many requests lost their place in the KV cache since the engine's start."""
-        return metric(self._ask("/metrics"), "num_preemptions_total")
+        return metric(self._metrics(), "num_preemptions_total")
 
     def others(self) -> int:
         """Return how many requests of others run or wait, the least of three looks.
@@ -43,19 +39,19 @@ class MeasuredEngine:
         """
         looks = []
         for _ in range(3):
-            looks.append(metric(self._ask("/metrics"), *_BUSY))
+            looks.append(metric(self._metrics(), *_BUSY))
             time.sleep(0.5)
         return min(looks)
 
     def context(self) -> int:
         """Return the tokens that a request may have in all."""
-        models = json.loads(self._ask("/v1/models"))["data"]
+        models = self._field("data", "/v1/models")
         return int(next(each["max_model_len"] for each in models if each["id"] == self._model))
 
     def tokens(self, text: str) -> int:
         """Return the length of a text."""
         body = {"model": self._model, "prompt": text, "add_special_tokens": False}
-        return int(json.loads(self._ask("/tokenize", body))["count"])
+        return int(self._field("count", "/tokenize", body))
 
     def start(self, kept: str) -> list[tuple[float, str]]:
         """Return the lines of the engine's start that match a pattern, each with its time."""
@@ -78,20 +74,19 @@ class MeasuredEngine:
             journal.terminate()
         return found
 
-    def _ask(self, path: str, body: object = None) -> str:
-        method, text = ("GET", None) if body is None else ("POST", json.dumps(body))
+    def _metrics(self) -> str:
+        said = ask(*self._engine, "/metrics", patience=_PATIENCE)
+        return said if "vllm:" in said else self._give_up("/metrics", said)
+
+    def _field(self, name: str, path: str, body: object = None) -> Any:
+        said = ask(*self._engine, path, body, _PATIENCE)
         try:
-            with closing(Connection(*self._engine, _PATIENCE)) as connection:
-                connection.request(method, path, text, {"Content-Type": "application/json"})
-                answer = connection.getresponse()
-                said = answer.read(_MOST + 1).decode(errors="replace")
-            problem = "" if answer.status == 200 else f"{answer.status}: {said[:300]}"
-            problem = problem or (f"more than {_MOST:,} characters" if len(said) > _MOST else "")
-        except (OSError, http.client.HTTPException) as error:
-            problem = str(error) or type(error).__name__
-        if problem:
-            raise JobError(
-                f"The engine does not answer {path} ({problem}): look with "
-                f"`journalctl -u {self._unit}`, then run again."
-            )
-        return said
+            return json.loads(said)[name]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            self._give_up(path, said)
+
+    def _give_up(self, path: str, said: str) -> NoReturn:
+        raise JobError(
+            f"The engine does not answer {path} ({' '.join(said.split())[:300]}): look with "
+            f"`journalctl -u {self._unit}`, then run again."
+        )

@@ -179,7 +179,7 @@ class Measurement:
     def __init__(self, root: Path, orders: Mapping[str, Any]) -> None:
         self._root, self._orders = root, orders
         self._started = time.time()
-        self._engine = MeasuredEngine(Path(orders["place"]), orders["release"], orders["model"])
+        self._engine = MeasuredEngine(orders["place"], orders["release"], orders["model"])
         self.done: list[dict[str, Any]] = []
 
     def measure(self) -> tuple[str, int, int]:

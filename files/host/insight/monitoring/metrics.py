@@ -148,8 +148,9 @@ def _gpu() -> Iterator[tuple[str, float]]:
 
 
 def _engine(root: Path) -> Iterator[tuple[str, float]]:
+    release = current(str(root)) or ""
     try:
-        unit = engines().get(current(str(root)) or "")
+        unit = engines(release).get(release)
     except UnknownError:
         return
     if unit:
@@ -164,7 +165,7 @@ def _door(root: Path) -> Iterator[tuple[str, int, str]]:
         return
     try:
         door = Door(root)
-        names, (waiting, given_up) = door.names(), door.held()
+        names, (waiting, given_up) = door.haproxy.names(), door.haproxy.held()
     except (DoorError, OSError):
         return
     for key, values in names.items():

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from host.upkeep.cleanup.system import (
-    Image,
+    HeldImage,
     Order,
     carry_out,
     containers,
@@ -52,7 +52,7 @@ class Found:
     served: list[list[str]]
     folders: dict[str, set[str] | None]
     images: dict[str, str]
-    docker: list[Image]
+    docker: list[HeldImage]
     used: set[str]
     orders: list[Order]
     weights: dict[str, str]
@@ -65,7 +65,7 @@ class Cleaning:
 
     releases: list[str]
     back: list[str]
-    images: list[Image] = field(default_factory=list)
+    images: list[HeldImage] = field(default_factory=list)
     weights: list[str] = field(default_factory=list)
     caches: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
@@ -127,7 +127,7 @@ def superfluous(found: Found, wanted: dict[str, Any]) -> Cleaning:
     )
 
 
-def _images(found: Found, kept: set[str], wanted: set[str]) -> Iterator[Image]:
+def _images(found: Found, kept: set[str], wanted: set[str]) -> Iterator[HeldImage]:
     ids = {found.images.get(release) for release in kept}
     stays = [image for image in found.docker if image.id in ids or image.is_any(wanted)]
     bases = {each.base for each in found.orders if any(image.is_any(each.names) for image in stays)}

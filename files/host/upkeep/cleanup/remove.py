@@ -16,7 +16,7 @@ from host.upkeep.cleanup.daemon_json import without_ours
 from host.upkeep.cleanup.system import (
     LABEL,
     SET_ASIDE,
-    Image,
+    HeldImage,
     carry_out,
     containers,
     do,
@@ -209,7 +209,7 @@ class Removal:
         return [each for each in containers() if LABEL not in (each["Config"]["Labels"] or ())]
 
     @cached_property
-    def images(self) -> dict[Image, list[str]]:
+    def images(self) -> dict[HeldImage, list[str]]:
         """The images that our jobs brought, with the containers of others made of them.
 
         Orders name them, except where a later copy has overwritten the order of an earlier one: a
@@ -223,7 +223,7 @@ class Removal:
             if image.is_any(brought) or (image.id in released and not image.names)
         }
 
-    def _remove_images(self, free: list[Image]) -> None:
+    def _remove_images(self, free: list[HeldImage]) -> None:
         for image in free:
             do("docker", "image", "rm", "--force", image.id)
 

@@ -77,12 +77,13 @@ def containers() -> list[dict[str, Any]]:
     return _inspected(["docker", "inspect"], said("docker", "ps", "--all", "--quiet"))
 
 
-def images() -> list["Image"]:
+def images() -> list["HeldImage"]:
     """Return the images that Docker holds."""
     ids = said("docker", "image", "ls", "--quiet", "--no-trunc")
+    found = _inspected(["docker", "image", "inspect"], ids)
+    names = [(*(each["RepoTags"] or ()), *(each["RepoDigests"] or ())) for each in found]
     return [
-        Image(each["Id"], each["Size"], (*(each["RepoTags"] or ()), *(each["RepoDigests"] or ())))
-        for each in _inspected(["docker", "image", "inspect"], ids)
+        HeldImage(each["Id"], each["Size"], own) for each, own in zip(found, names, strict=True)
     ]
 
 
@@ -93,7 +94,7 @@ def _inspected(command: list[str], ids: str) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Image:
+class HeldImage:
     """An image that Docker holds; its bytes include layers that it shares with others."""
 
     id: str

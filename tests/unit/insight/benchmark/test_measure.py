@@ -180,7 +180,7 @@ echo '1771.0 spark1 engine[7]: noise'
 echo '1790.0 spark1 engine[7]: serving'
 while echo '1791.0 spark1 engine[7]: INFO: "POST /v1/chat/completions" 200 OK'; do :; done""",
     )
-    kept = MeasuredEngine(Path("/x"), "r", "m").start(KEPT)
+    kept = MeasuredEngine("/x", "r", "m").start(KEPT)
     assert [at for at, _ in kept] == [1764.5, 1770.25, 1790.0]
     assert "_SYSTEMD_INVOCATION_ID=0123" in (tmp_path / "called").read_text()
     assert start_figures(kept) == {"start-warm": {"weights_seconds": 5.5, "ready_seconds": 25.5}}

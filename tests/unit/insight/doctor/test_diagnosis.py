@@ -11,7 +11,7 @@ from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.insight.doctor.report import report
 from sparkwright.insight.doctor.signs import signs
 from sparkwright.plan.causes.log_causes import SUBJECTS, causes, from_log, hint, table
-from tests.makers.doctor import HEALTHY, UNIT
+from tests.makers.doctor import HEALTHY, KERNEL, UNIT
 from tests.makers.gpu import gpu
 from tests.makers.models import changed
 
@@ -21,14 +21,15 @@ STOPPED = changed(UNIT, active="failed", status="")
 REFUSED = "Free memory on device on startup is less than desired GPU memory utilization (0.8, 97)"
 NO_MEMORY = "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x51)"
 FAULT = "NVRM: Xid (PCI:000f:01:00): 31, pid=9115, MMU Fault: Fault is of type FAULT_PTE"
+LARGE_PAGES = changed(KERNEL, release="7.0.0-1019-nvidia-64k")
 READINGS = {
     "gpu-lost-in-container": {"gpu_inside": "Failed to initialize NVML: Unknown Error"},
     "docker-down": {"docker": None, "runtimes": ()},
     "docker-runtime": {"runtimes": ("io.containerd.runc.v2", "runc")},
     # MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259 and NVIDIA/NV-Kernels#591.
-    "kernel-kho": {"kernel": "7.0.0-1019-nvidia", "cma": (0, int(9.7 * GIB))},
+    "kernel-kho": {"kernel": changed(KERNEL, handover=int(9.7 * GIB))},
     "driver-memory-pools": {"unit": STOPPED, "driver": "610.57.04", "log": (REFUSED,)},
-    "driver-610-64k": {"driver": "610.57.04", "kernel": "7.0.0-1019-nvidia-64k", "log": (FAULT,)},
+    "driver-610-64k": {"driver": "610.57.04", "kernel": LARGE_PAGES, "log": (FAULT,)},
     "driver-no-memory": {"unit": STOPPED, "log": (NO_MEMORY,)},
     "gpu-spins": {"gpu": gpu(2418.0, 17.0, 96.0)},
     "gpu-slow": {
@@ -123,8 +124,8 @@ def test_names_are_unique_and_sentences_end_without_a_stop():
         {"finished": Finished(cut=0, ended=0)},
         {"memory": (121 * GIB, 2 * GIB, 30 * GIB)},  # while it serves, files may have the rest
         {"log": (NO_MEMORY,)},  # sound starts have it, too: vllm-project/vllm#56824
-        {"cma": (32 * 1024**2, 32 * 1024**2)},
-        {"driver": "610.57.04", "kernel": "7.0.0-1019-nvidia-64k"},
+        {"kernel": changed(KERNEL, handover=32 * 1024**2)},
+        {"driver": "610.57.04", "kernel": LARGE_PAGES},
         {"driver": None},
         # While weights load, a Spark swaps.
         {"unit": changed(UNIT, active="activating", starting=True), "swapped": 200 * 1024**2},

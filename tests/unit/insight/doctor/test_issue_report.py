@@ -8,7 +8,7 @@ from sparkwright.insight.doctor.checkup import Checkup, FailedSwitch
 from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.insight.doctor.issue_report import heading, section
 from sparkwright.plan.causes.cause import Diagnosis
-from tests.makers.doctor import HEALTHY, NOW, UNIT
+from tests.makers.doctor import HEALTHY, KERNEL, NOW, UNIT
 from tests.makers.models import changed
 
 RECIPE = load_recipe("qwen3.6-35b-fp8")
@@ -79,7 +79,7 @@ def test_no_text_of_the_spark_gets_into_it() -> None:
         FAILS,
         log=(private,),
         unit=changed(FAILS.unit, status=private),
-        kernel=private,
+        kernel=changed(KERNEL, release=private),
         driver=private,
         docker=private,
         failed=FailedSwitch(release=private, at=NOW, reason=private, log=(private,)),

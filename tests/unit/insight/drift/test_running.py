@@ -14,6 +14,7 @@ from sparkwright.insight.drift.drift import (
     RunningContainer,
     ask_running,
     running_differences,
+    spark_differences,
 )
 from sparkwright.machine.host.kernel import Kernel
 from sparkwright.plan.release.command import Ranks, container_arguments, environment
@@ -51,8 +52,9 @@ def running(
     declared: bool = True, limit: int | None = None, **changes: Any
 ) -> list[tuple[str, str, str]]:
     """Return what is told of a Spark that runs one engine, but for some of it."""
-    served = release() if declared else None
-    return [tuple(each) for each in running_differences(changed(RUNS, **changes), served, limit)]
+    found, served = changed(RUNS, **changes), [release()] if declared else []
+    own = spark_differences(found, [each.id for each in served], limit)
+    return [tuple(each) for each in (*own, *running_differences(found, next(iter(served), None)))]
 
 
 def test_what_runs_otherwise() -> None:

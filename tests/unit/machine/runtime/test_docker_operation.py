@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from host.state import docker as host_docker
-from host.state import gpu_proof, runtime
+from host.state import runtime
 from host.state.readers import UnknownError
 from sparkwright.common.placed import DAEMON_JSON
 from sparkwright.declared.fleet.settings import AptRepository
@@ -160,7 +160,7 @@ def test_a_docker_that_runs_and_does_not_answer_is_no_docker_without_containers(
     answers[path] = {}
     monkeypatch.setattr(runtime, "run", lambda *_: SimpleNamespace(returncode=0))
     with pytest.raises(UnknownError, match="Docker runs, but does not answer: journalctl -u"):
-        runtime.read("/r")
+        runtime.read("/r", "http://x")
 
 
 def read(root: Path) -> ContainerRuntime:
@@ -198,11 +198,11 @@ def test_a_proof_holds_as_long_as_nothing_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]
 ) -> None:
     answers["/info"] = {"ServerVersion": "28.5.1"}
-    monkeypatch.setattr(gpu_proof, "toolkit", lambda: "ctk 1.20")
-    monkeypatch.setattr(gpu_proof.gpu, "read", lambda: {"gpu": {"driver": "580.1"}})
+    monkeypatch.setattr(runtime, "toolkit", lambda: "ctk 1.20")
+    monkeypatch.setattr(runtime.gpu, "read", lambda: {"gpu": {"driver": "580.1"}})
 
     def proof() -> GpuProof:
-        return GpuProof.model_validate_json(json.dumps(gpu_proof.read(str(tmp_path))))
+        return GpuProof.model_validate_json(json.dumps(runtime.gpu_proof(str(tmp_path))))
 
     found = proof()
     assert found.now[:3] == ("580.1", "ctk 1.20", "28.5.1")

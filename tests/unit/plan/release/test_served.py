@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from host.state import served
+from host.state import engines
 from sparkwright.common.placed import Place
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import Checkpoint, Recipe
@@ -47,7 +47,7 @@ def root(recipe: Recipe, tmp_path: Path) -> Path:
 
 
 def read(root: Path) -> Served:
-    return Served.model_validate_json(json.dumps(served.read(root=str(root))))
+    return Served.model_validate_json(json.dumps(engines.served(root=str(root))))
 
 
 def test_a_spark_says_what_it_serves(root: Path, recipe: Recipe) -> None:

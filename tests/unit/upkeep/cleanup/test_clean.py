@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from host.upkeep.cleanup.clean import Cleaning, Found, _freed, look, read, superfluous
-from host.upkeep.cleanup.system import Image
+from host.upkeep.cleanup.system import HeldImage
 from sparkwright.upkeep.cleanup.deploy import delete
 from tests.unit.driven import Driven, this_machine
 
@@ -191,7 +191,7 @@ def test_what_somebody_else_names_or_uses_stays(disk: Disk) -> None:
 
 
 def test_the_base_of_what_is_built_stays_as_long_as_that(disk: Disk) -> None:
-    base = Image("sha256:dd", 1, ("example/base@sha256:4",))
+    base = HeldImage("sha256:dd", 1, ("example/base@sha256:4",))
     found = replace(disk.found, docker=[*disk.found.docker, base])
     assert base not in superfluous(found, disk.wanted(1)).images
     assert base in superfluous(found, disk.wanted(0)).images
