@@ -39,7 +39,6 @@ def image(
         references: All names by which Docker may know it; first `repository@sha256:…`.
         size: Compressed bytes of its layers, to show progress.
         source: Its name on a mirror; "" for the first of the references.
-        proxy: By which Docker should reach the registry, for a message if it does not.
     """
     yield from _pulled(root, references, source or references[0], size, proxy)
 
@@ -65,10 +64,7 @@ def built_image(
 
     One unit on the Spark pulls the base image, another builds. Both go on without a connection, and
     continue after an interruption when they are started again.
-
-    Args:
-        base, size: The base image, `repository@sha256:…`, and compressed bytes of its layers.
-        recipe: `args` and `files` of the build.
+    `recipe` has the `args` and `files` of the build.
     """
     pull = _pulled(root, [base], base, size, proxy)
     orders = {"image": references[0], "base": base, **recipe}

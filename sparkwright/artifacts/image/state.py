@@ -6,13 +6,7 @@ from sparkwright.common.part import Bounded, Part
 
 
 class EngineImage(Bounded):
-    """An image.
-
-    Attributes:
-        id: In Docker's store.
-        size: Bytes, about.
-        content: Hash of its layers and of the configuration that its containers take over.
-    """
+    """An image: its id in Docker's store, its bytes (about), and a hash of its content."""
 
     id: str
     size: int
@@ -20,11 +14,7 @@ class EngineImage(Bounded):
 
 
 class ImageState(Part):
-    """The image that has one of the names that were asked for; None without one.
-
-    Attributes:
-        fault: Why Docker does not answer; "" if it does.
-    """
+    """The image with one of the names that were asked for, if any; and why Docker is silent."""
 
     part: ClassVar = "image"
 

@@ -49,12 +49,8 @@ def weights(
     A unit on the Spark fetches what is missing or wrong; one that is at work already is joined.
     While files are as they were when they were verified, nothing is read and nothing is done.
 
-    Args:
-        checkpoints: By folder below the root.
-        endpoint: The hub's URL.
-        share: URL of what the other Spark of a pair offers, in the place of the hub.
-        bundle: Takes the place of the hub.
-        elsewhere: The setting `model_folders`.
+    They come from the hub at `endpoint`, or from a bundle, or from what the other Spark of a pair
+    offers at the URL `share`; and, as far as they have them, from the folders `elsewhere`.
     """
     if not checkpoints:
         host.noop("they are copied from here")

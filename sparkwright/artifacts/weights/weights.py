@@ -14,13 +14,7 @@ RECORD = ".sparkwright.json"
 
 
 class CheckpointFile(Bounded):
-    """A file on a Spark.
-
-    Attributes:
-        size: Bytes.
-        hash: What fetch-weights computed of it; None if it did not.
-        changed: It is another since then.
-    """
+    """A file on a Spark: bytes, the hash that was computed of it, and whether it changed since."""
 
     size: int
     hash: str | None = None
@@ -28,12 +22,7 @@ class CheckpointFile(Bounded):
 
 
 class CheckpointFolder(Bounded):
-    """A checkpoint's folder on a Spark.
-
-    Attributes:
-        manifest: sha256 of its manifest; None without one.
-        files: Regular files by path in the folder, without Sparkwright's own.
-    """
+    """A checkpoint's folder on a Spark: sha256 of its manifest, and its files by path."""
 
     manifest: str | None
     files: dict[str, CheckpointFile]
@@ -56,13 +45,10 @@ def manifest_text(
     share: str = "",
     bundled: bool = False,
 ) -> str:
-    """Return the manifest of a checkpoint.
+    """Return the manifest of a checkpoint: its files, and where they come from.
 
-    Args:
-        endpoint: URL of the hub that it comes from.
-        folders: Those of the Spark that may have files of it.
-        share: URL at the other Spark of a pair that it comes from instead.
-        bundled: It comes with a bundle instead.
+    That is the hub at a URL, the URL of the other Spark's share, or a bundle; and `folders`, those
+    of the Spark that may have some.
     """
     if share:
         source = {"source": share}

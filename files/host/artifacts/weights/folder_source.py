@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from host.artifacts.weights.checkpoint import Source
-from host.artifacts.weights.hashing_file import File, ResumableFile, unwritable
+from host.artifacts.weights.hashing_file import File, ResumableFile
 from host.artifacts.weights.link import opened
 from host.common.log import log
 from host.common.progress import JobError, Progress
@@ -16,26 +16,18 @@ def copied(folder: Path, file: File, partial: Path) -> str:
     """Copy a file of a folder; return the hash of what was written.
 
     Raises:
-        OSError: There is no such file, or it is a link.
-        EOFError: It cannot be read to its end.
+        OSError: There is no such file, it is a link, or it cannot be read.
+        EOFError: It became shorter.
         JobError: The disk does not take it.
     """
-    with os.fdopen(opened(folder, file), "rb", buffering=0) as content:
-
-        def read(part: memoryview) -> int:
-            try:
-                return content.readinto(part) or 0
-            except OSError as error:
-                raise EOFError(error.strerror) from error
-
-        try:
-            with ResumableFile(partial, file) as growing:
-                # A damaged copy is of no use for another.
-                growing.restart()
-                growing.append(read)
-                return growing.digest
-        except OSError as error:
-            raise unwritable(error, partial) from error
+    with (
+        os.fdopen(opened(folder, file), "rb", buffering=0) as content,
+        ResumableFile(partial, file) as growing,
+    ):
+        # A damaged copy is of no use for another.
+        growing.restart()
+        growing.append(lambda part: content.readinto(part) or 0)
+        return growing.digest
 
 
 class FolderSource:

@@ -5,7 +5,8 @@ import fcntl
 import hashlib
 import mmap
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,7 @@ class ResumableFile:
         self._wanted = file
         self._hasher = file.hasher()
         self._block = memoryview(mmap.mmap(-1, BLOCK))
+        self._partial = partial
         self._file = os.open(partial, os.O_RDWR | os.O_CREAT, 0o644)
         found = os.fstat(self._file).st_size
         self.position = found if found == file.size else found // ALIGNED * ALIGNED
@@ -95,8 +97,8 @@ class ResumableFile:
             read: Fills a part of a buffer, and returns how many bytes it has put there.
 
         Raises:
-            EOFError: There was less; what has come is kept.
-            OSError: What `read` raises, or the disk; what has come is kept.
+            EOFError: There was less; what has come is kept, also if `read` raises an error.
+            JobError: The disk takes no more.
         """
         while not self.complete:
             block = self._block[: min(BLOCK, self._wanted.size - self.position)]
@@ -117,10 +119,11 @@ class ResumableFile:
         if len(block) % ALIGNED:
             self._set_direct(False)
         self._hasher.update(block)
-        while block:
-            written = os.pwrite(self._file, block, self.position)
-            self.position += written
-            block = block[written:]
+        with _writing(self._partial):
+            while block:
+                written = os.pwrite(self._file, block, self.position)
+                self.position += written
+                block = block[written:]
 
     def _set_direct(self, direct: bool) -> None:
         # macOS has none, where a bundle may be filled.
@@ -133,11 +136,15 @@ class ResumableFile:
                 raise
 
 
-def unwritable(error: OSError, partial: Path) -> JobError:
-    """Return the error of a job whose partial file the disk does not take."""
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    remedy = "free some space" if full else "mend that"
-    return JobError(f"{error.strerror} ({partial}): {remedy}, and run again.")
+@contextmanager
+def _writing(partial: Path) -> Iterator[None]:
+    """Turn an error of the disk into one for people."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        remedy = "free some space" if full else "mend that"
+        raise JobError(f"{error.strerror} ({partial}): {remedy}, and run again.") from error
 
 
 def resume(
@@ -153,14 +160,13 @@ def resume(
     Raises:
         JobError: No further try can help, enough of them have failed, or the disk takes no more.
     """
-    try:
-        with ResumableFile(partial, file) as growing:
+    with _writing(partial):
+        opened = ResumableFile(partial, file)
+    with opened as growing:
 
-            def lacking() -> None:
-                if not growing.complete:
-                    attempt(growing)
+        def lacking() -> None:
+            if not growing.complete:
+                attempt(growing)
 
-            retry(lacking, lambda: growing.position, progress, file.path, remedy, delays)
-            return growing.digest
-    except OSError as error:
-        raise unwritable(error, partial) from error
+        retry(lacking, lambda: growing.position, progress, file.path, remedy, delays)
+        return growing.digest

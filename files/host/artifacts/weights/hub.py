@@ -64,8 +64,6 @@ class Repository:
         try:
             self._request(file, growing)
         except (HTTPError, InvalidURL, OSError) as error:
-            if isinstance(error, OSError) and error.errno:
-                raise
             reason = self._explain(error, file.path, growing)
             raise RetryableError(reason, _retry_after(error)) from error
 

@@ -44,44 +44,23 @@ class PeerSource:
 
     def _attempt(self, file: File, growing: ResumableFile) -> None:
         connection = http.client.HTTPConnection(self._netloc, timeout=PATIENCE)
+        what = "answer"
         try:
-            answer = self._asked(connection, file, growing.position)
+            address = f"{self._address.path}/{quote(file.path)}?hash={file.digest}"
+            connection.request("GET", address, headers={"Range": f"bytes={growing.position}-"})
+            answer = connection.getresponse()
             if answer.status == http.client.FORBIDDEN:
                 raise JobError(f"{self._netloc} refuses this Spark: {_text(answer)}.")
             if answer.status != http.client.PARTIAL_CONTENT:
                 raise RetryableError(f"{self._netloc} says: {_text(answer)}")
-            growing.append(lambda part: _read(answer, part))
-        except (_Broken, EOFError) as error:
-            reason = error.args[0] if error.args else "it ended early"
-            raise RetryableError(f"no whole answer from {self._netloc} ({reason})") from error
+            what = "whole answer"
+            growing.append(answer.readinto)
+        except (OSError, EOFError, http.client.HTTPException) as error:
+            reason = getattr(error, "strerror", None) or str(error) or "it ended early"
+            raise RetryableError(f"no {what} from {self._netloc} ({reason})") from error
         finally:
             connection.close()
-
-    def _asked(
-        self, connection: http.client.HTTPConnection, file: File, begin: int
-    ) -> http.client.HTTPResponse:
-        try:
-            address = f"{self._address.path}/{quote(file.path)}?hash={file.digest}"
-            connection.request("GET", address, headers={"Range": f"bytes={begin}-"})
-            return connection.getresponse()
-        except (OSError, http.client.HTTPException) as error:
-            raise RetryableError(f"no answer from {self._netloc} ({_words(error)})") from error
-
-
-class _Broken(Exception):
-    """A connection that failed in the middle: the disk's errors are others."""
-
-
-def _read(answer: http.client.HTTPResponse, part: memoryview) -> int:
-    try:
-        return answer.readinto(part)
-    except (OSError, http.client.HTTPException) as error:
-        raise _Broken(_words(error)) from error
 
 
 def _text(answer: http.client.HTTPResponse) -> str:
     return answer.read(1000).decode(errors="replace")
-
-
-def _words(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__

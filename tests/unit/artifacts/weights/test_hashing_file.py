@@ -11,6 +11,7 @@ import pytest
 
 from host.artifacts.weights import hashing_file
 from host.artifacts.weights.hashing_file import ALIGNED, File, ResumableFile
+from host.common.progress import JobError
 
 CONTENT = bytes(range(256)) * 40
 WHOLE = File("model.safetensors", len(CONTENT), sha256(CONTENT).hexdigest())
@@ -76,7 +77,7 @@ def test_a_full_disk_is_not_lost_behind_a_broken_line(
     monkeypatch.setattr(hashing_file, "BLOCK", ALIGNED)
     with (
         ResumableFile(tmp_path / "partial", WHOLE) as growing,
-        pytest.raises(OSError, match="No space left"),
+        pytest.raises(JobError, match="No space left"),
     ):
         growing.append(blocks_of(CONTENT, breaks_at=ALIGNED))
 
