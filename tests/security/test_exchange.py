@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from host.artifacts.image.archive import INDEX, LAYOUT, MANIFEST, is_blob, vouched
-from host.artifacts.image.load import LARGEST_TEXT, ImageLoad, Member
+from host.artifacts.image.load import LARGEST_TEXT, MOST_BLOBS, ImageLoad, Member
 from host.common.progress import JobError
 from tests.makers.docker import Docker, image_files, serving_docker
 from tests.makers.images import Side, sending, side
@@ -161,9 +161,22 @@ def test_what_is_no_plain_file(worker: Side, kind: bytes) -> None:
     assert worker.docker.images == {}
 
 
-def test_a_text_that_would_fill_the_memory(worker: Side) -> None:
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_header_that_would_fill_the_memory(worker: Side, kind: bytes) -> None:
+    long = tarfile.TarInfo("x")
+    long.type, long.size = kind, 1 << 40
+    assert "a header of 1099511627776 bytes" in copied(worker, long.tobuf(tarfile.GNU_FORMAT))
+
+
+def test_a_text_that_would(worker: Side) -> None:
     files = {MANIFEST: bytes(LARGEST_TEXT + 1), **dict([blob(b"x")])}
     assert "a file 'manifest.json' of 4194305 bytes" in copied(worker, archived(files))
+
+
+def test_too_many_blobs(worker: Side) -> None:
+    files = dict(blob(b"%d" % number) for number in range(MOST_BLOBS + 1))
+    assert "is not one image as Docker saves it" in copied(worker, archived(files))
+    assert worker.docker.images == {}
 
 
 def test_more_than_the_disk_has_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """A hub, or a mirror in its place, that lies: what it costs in bytes, in tries and in time."""
 
+import subprocess
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -7,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.clock import patience
 from tests.lab import hub
 from tests.makers.fetching import SIZE, Spark, fetching
 from tests.makers.liar import BUFFERS, PART, Liar, Lie, endless, lying
+from tests.programs import changed_program
 
 # Further tries that a Spark makes here.
 TRIES = 3
@@ -110,6 +113,56 @@ def test_a_lie_costs_bounded_bytes_and_tries(spark: Spark, lie: Lie, said: str, 
     tries = liar.requests if lie is not turns_away_for_ever else liar.requests // 21
     assert tries <= 2 * TRIES + 2
     assert liar.sent <= files * SIZE + tries * BUFFERS
+
+
+CHECK = """
+from host.artifacts.weights import check_token
+check_token.DELAYS = (0.05,) * 4
+check_token.command()
+"""
+
+
+def whose(spark: Spark, lie: Lie) -> tuple[str, type[Liar]]:
+    """Ask a liar whose token it is; return what is said, and the liar."""
+    token = spark.root / "secrets/hf-token"
+    token.write_text("hf_lab_reader\n")
+    with lying(lie) as (liar, url):
+        own = {"HF_ENDPOINT": url, "HF_TOKEN_PATH": str(token), "HF_HOME": str(spark.root)}
+        done = subprocess.run(
+            changed_program(CHECK),
+            env=own | {"HF_HUB_DISABLE_TELEMETRY": "1"},
+            capture_output=True,
+            text=True,
+            timeout=patience(),
+        )
+    assert "Traceback" not in done.stderr
+    return done.stdout + done.stderr, liar
+
+
+def says(liar: Liar, body: bytes) -> None:
+    liar.head(200, Content_Length=len(body))
+    liar.give(body)
+
+
+@pytest.mark.parametrize(
+    ("lie", "said"),
+    [
+        (endless, "cannot say whose token it is (status 200)"),
+        (bomb, "cannot say whose token it is (status 200)"),
+        (refuses_without_end, "cannot say whose token it is (status 500)"),
+        (turns_away_for_ever, "cannot be reached from this Spark: TooManyRedirects"),
+        (lambda liar: liar.head(429, Retry_After=10**9), "(status 429)"),
+        (lambda liar: says(liar, b"[" * 60_000), "(status 200)"),
+        (lambda liar: says(liar, b'{"name": "\\u001b[2J"}'), "(status 200)"),
+        (lambda liar: says(liar, b'{"name": "somebody"}'), "somebody"),
+    ],
+)
+def test_a_token_is_proved_in_bounds(spark: Spark, lie: Lie, said: str) -> None:
+    told, liar = whose(spark, lie)
+    assert said in told
+    assert len(told) < 600
+    assert "\x1b" not in told
+    assert liar.sent <= 4 * BUFFERS
 
 
 def test_what_was_fetched_before_the_lie_is_kept(spark: Spark) -> None:

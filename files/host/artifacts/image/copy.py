@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from host.artifacts.image.archive import BLOBS, MANIFEST, index, manifest, refused
-from host.artifacts.image.load import PART, ImageLoad, Member
+from host.artifacts.image.load import LARGEST_TEXT, PART, ImageLoad, Member
 from host.common.command_line import words
 from host.common.progress import JobError, Progress
 from host.common.retry import RetryableError, retry, run_job
@@ -26,6 +26,18 @@ from host.common.retry import RetryableError, retry, run_job
 # known in a fraction of it: by keep-alive packets, the first after IDLE seconds.
 PATIENCE, IDLE, PROBES = 900, 5, 3
 REMEDY = "look at fabric-image.socket on that Spark, and at the cable; then run again"
+
+
+class Header(tarfile.TarInfo):
+    """A header of an archive that another has made: those that tarfile reads whole are bounded."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "Header":
+        """Return the header of a block."""
+        found = super().frombuf(buf, encoding, errors)
+        if found.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) and found.size > LARGEST_TEXT:
+            raise refused(f"a header of {found.size} bytes")
+        return found
 
 
 def sent(stream: IO[bytes], origin: str) -> Iterator[Member]:
@@ -37,7 +49,7 @@ def sent(stream: IO[bytes], origin: str) -> Iterator[Member]:
     """
     is_whole = False
     try:
-        with tarfile.open(fileobj=stream, mode="r|", bufsize=PART) as archive:
+        with tarfile.open(fileobj=stream, mode="r|", bufsize=PART, tarinfo=Header) as archive:
             for found in archive:
                 is_whole |= found.name == MANIFEST
                 content = archive.extractfile(found) if found.isreg() else None

@@ -18,8 +18,10 @@ from host.common.retry import RetryableError
 # Bytes that are read at once. tarfile joins and copies them, in new memory each time if they are
 # more: 8 MiB at a time took 3.7 s of a processor for a gigabyte, 256 KiB 1.4 s.
 PART = 256 * 1024
-# Bytes of a text: many times what the largest images have.
+# Bytes of a text, and blobs of an image: many times what the largest images have (a layer is a blob
+# or two, and Docker allows 127 layers).
 LARGEST_TEXT = 4 * 1024 * 1024
+MOST_BLOBS = 1000
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class ImageLoad:
         texts: dict[str, bytes] = {}
         blobs: set[str] = set()
         for member in members:
-            if is_blob(member.path):
+            if is_blob(member.path) and len(blobs) < MOST_BLOBS:
                 yield from self._blob(member)
                 blobs.add(member.path)
             elif member.path in TEXTS and member.size <= LARGEST_TEXT:
