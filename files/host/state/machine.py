@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from host.state import docker, gpu, kernel
+from host.state import docker, gpu
 from host.state.containers import image_id, running
 from host.state.readers import UnknownError, lines, meminfo, run, text, word
 from host.state.sockets import listening
@@ -37,7 +37,7 @@ def read(
     (root_device, root_free), (docker_device, docker_free) = _disks(root, _images(info))
     return {
         "arch": os.uname().machine,
-        "kernel": kernel.read(),
+        "kernel": kernel(),
         "os": f"{system['ID']} {system.get('VERSION_ID', '')}".strip(),
         "os_name": system["PRETTY_NAME"],
         "gpu": best.get("name"),
@@ -61,6 +61,21 @@ def read(
         "image": image_id(images if info else ()),
         "weights": _size(root, [os.path.join(root, folder) for folder in folders]),
         "listeners": _listeners(ports, running() if info else ()),
+    }
+
+
+def kernel() -> dict[str, Any]:
+    """Return the kernel: its release, what it was booted with, and what it keeps for itself."""
+    memory = meminfo()
+    parameters = (text("/proc/driver/nvidia/params") or "").splitlines()
+    pools = next((row for row in parameters if row.startswith("EnableSystemMemoryPools:")), "")
+    return {
+        "release": os.uname().release,
+        "command_line": word("/proc/cmdline"),
+        # The reserve for kexec handover (KHO) lies in no area that CmaTotal counts, and its free
+        # pages are in CmaFree (NVIDIA/NV-Kernels#590).
+        "handover": max(0, memory.get("CmaFree", 0) - memory.get("CmaTotal", 0)),
+        "pools": pools.partition(":")[2].strip() not in ("", "0"),
     }
 
 

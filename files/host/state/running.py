@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from host.state import docker, gpu, kernel
+from host.state import docker, gpu
 from host.state.containers import LABEL, image_id, running
 from host.state.engines import current, engines
+from host.state.machine import kernel
 from host.state.readers import lines, run
 
 
@@ -30,7 +31,7 @@ def read(root: str, images: Sequence[str] = ()) -> dict[str, Any]:
         },
         "image": image_id(images),
         "held": lines("apt-mark", "showhold"),
-        "kernel": kernel.read(),
+        "kernel": kernel(),
         "gpu": gpu.read()["gpu"],
         "inside": nvidia_smi(root),
     }

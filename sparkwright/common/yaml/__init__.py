@@ -42,23 +42,35 @@ _FAST: type[Any] = getattr(yaml, "CSafeLoader", _PYTHON)
 
 
 class _Values:
-    """The values of nodes, as YAML 1.2 has them; problems are collected in `twice`."""
+    """The values of nodes, as YAML 1.2 has them.
+
+    Attributes:
+        twice: Problems with keys that are there twice, by whether their values are the same.
+        lines: By what a problem calls a value, such as ``a.b[1]``: its line.
+        empty: The names of values at which nothing stands.
+    """
 
     def __init__(self, source: str) -> None:
         self.source = source
-        # Keys that are there twice, by whether their values are the same.
         self.twice: dict[bool, list[str]] = {True: [], False: []}
+        self.lines: dict[str, int] = {}
+        self.empty: set[str] = set()
 
-    def of(self, node: yaml.Node) -> Any:
-        """Return the value of a node."""
+    def of(self, node: yaml.Node | None, name: str = "") -> Any:
+        """Return the value of a node; None without one."""
+        if node is None:
+            return None
+        self.lines.setdefault(name, _line(node))
         if isinstance(node, yaml.SequenceNode):
-            return [self.of(item) for item in node.value]
+            return [self.of(item, f"{name}[{place}]") for place, item in enumerate(node.value)]
         if isinstance(node, yaml.MappingNode):
-            return self._mapping(node)
+            return self._mapping(node, name)
         assert isinstance(node, yaml.ScalarNode)
+        if not (node.value or node.style):
+            self.empty.add(name)
         return node.value if node.style else self._plain(node)
 
-    def _mapping(self, node: yaml.MappingNode) -> dict[Any, Any]:
+    def _mapping(self, node: yaml.MappingNode, within: str) -> dict[Any, Any]:
         values: dict[Any, Any] = {}
         names: dict[str, Any] = {}
         for key, value in node.value:
@@ -69,7 +81,9 @@ class _Values:
                 kind = f"the number {read}" if type(read) in (int, float) else shown(read)
                 expected = f'it in quotes: "{name}"'
                 self.refuse(key, f"the key {name}, which YAML reads as {kind}", expected)
-            found = self.of(value)
+            where = f"{within}.{name}".removeprefix(".")
+            self.lines.setdefault(where, _line(key))
+            found = self.of(value, where)
             if name in names:
                 problem = f"{self.source}:{_line(key)}: {name}: found twice; expected once"
                 self.twice[repr(names[name]) == repr(found)].append(problem)
@@ -161,8 +175,7 @@ def load(path: Path, remarks: list[str] | None = None) -> dict[str, Any]:
 def parse(text: str, source: str, remarks: list[str] | None = None) -> Any:
     """Return the Python values of a text of YAML; arguments and errors are those of `load`."""
     values = _Values(source)
-    node = _composed(text, values)
-    data = None if node is None else values.of(node)
+    data = values.of(_composed(text, values))
     problems = values.twice[False]
     (problems if remarks is None else remarks).extend(values.twice[True])
     if problems:
@@ -182,45 +195,27 @@ def lines_of(path: Path) -> Iterator[None]:
     try:
         yield
     except PlanError as error:
-        node = None
-        start = f"{path}: "
+        start, values = f"{path}: ", _Values(str(path))
         if any(each.startswith(start) for each in error.problems):
             # A file that is refused whole has no lines.
             with suppress(PlanError):
                 text = read_text(path, "a YAML file", MOST_BYTES)
-                node = _composed(text or "", _Values(str(path)))
-        raise PlanError(*(_placed(each, start, node) for each in error.problems)) from None
+                values.of(_composed(text or "", values))
+        raise PlanError(*(_placed(each, start, values) for each in error.problems)) from None
 
 
-def _placed(problem: str, start: str, node: yaml.Node | None) -> str:
+def _placed(problem: str, start: str, values: _Values) -> str:
     """Put the line of the value that a problem names into it."""
-    if not problem.startswith(start):
+    text = problem.removeprefix(start)
+    ends = (".", ":", "[")
+    known = [name for name in values.lines if text.startswith(tuple(name + end for end in ends))]
+    if text == problem or not known:
         return problem
-    text = rest = problem.removeprefix(start)
-    line = None
-    # Names may have dots: the longest key counts.
-    while fitting := [
-        (name, at, value)
-        for name, at, value in _children(node)
-        if rest.startswith((f"{name}.", f"{name}:", f"{name}["))
-    ]:
-        name, at, node = max(fitting, key=lambda each: len(each[0]))
-        line = _line(at)
-        rest = rest.removeprefix(name).removeprefix(".")
-    if line is None:
-        return problem
-    if isinstance(node, yaml.ScalarNode) and not (node.value or node.style):
+    # Names may have dots: the longest counts.
+    name = max(known, key=len)
+    if name in values.empty:
         text = text.replace(": found null;", ": found nothing;")
-    return f"{start[:-2]}:{line}: {text}"
-
-
-def _children(node: yaml.Node | None) -> list[tuple[str, yaml.Node, yaml.Node]]:
-    """Return what a problem calls each value in a node, with where it begins."""
-    if isinstance(node, yaml.MappingNode):
-        return [(str(key.value), key, value) for key, value in node.value]
-    if isinstance(node, yaml.SequenceNode):
-        return [(f"[{index}]", item, item) for index, item in enumerate(node.value)]
-    return []
+    return f"{start[:-2]}:{values.lines[name]}: {text}"
 
 
 class _AlikeDumper(yaml.SafeDumper):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from host.state import kernel
+from host.state import machine
 from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.machine.preflight.preflight import findings
@@ -56,10 +56,10 @@ def test_it_is_what_is_free_beyond_all_areas(
     monkeypatch: pytest.MonkeyPatch, total: int, free: int, kib: int
 ):
     known = {"CmaTotal": total << 10, "CmaFree": free << 10}
-    monkeypatch.setattr(kernel, "meminfo", lambda: known)
-    assert kernel.read()["handover"] == kib << 10
+    monkeypatch.setattr(machine, "meminfo", lambda: known)
+    assert machine.kernel()["handover"] == kib << 10
     known.clear()
-    assert kernel.read()["handover"] == 0
+    assert machine.kernel()["handover"] == 0
 
 
 @pytest.mark.parametrize(("line", "pools"), [("", False), ("0", False), ("529", True)])
@@ -67,5 +67,5 @@ def test_the_pools_of_a_driver_that_has_some(
     monkeypatch: pytest.MonkeyPatch, line: str, pools: bool
 ):
     said = f"Other: 1\nEnableSystemMemoryPools: {line}\n" if line else None
-    monkeypatch.setattr(kernel, "text", lambda _: said)
-    assert kernel.read()["pools"] is pools
+    monkeypatch.setattr(machine, "text", lambda _: said)
+    assert machine.kernel()["pools"] is pools
