@@ -35,7 +35,7 @@ replicas:
   chat: {recipe: lab-tiny, sparks: [a, b]}
 """
 FOUND = {
-    "machine": SPARK | {"clock": int(time.time())},
+    "machine": lambda **_: SPARK | {"clock": int(time.time())},
     "firewall": {
         "installed": False,
         "active": None,
