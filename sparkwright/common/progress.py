@@ -1,5 +1,6 @@
 """The progress of a job on a Spark, as text."""
 
+import math
 import sys
 import time
 from collections import deque
@@ -78,12 +79,12 @@ class Meter:
 
 
 class ProgressLines:
-    """Shows the progress of one transfer, a line every few seconds."""
+    """Shows the progress of one job, a line every few seconds."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._meter, self._shown = Meter(), time.monotonic()
-        self._every = seconds_between_lines()
+        self._meter, self._shown = Meter(), -math.inf
+        self._every = _TERMINAL_LINES if sys.stderr.isatty() else _LOG_LINES
 
     def show(self, progress: JobProgress) -> None:
         """Take in a report, and say it if the last line was long enough ago."""
@@ -93,11 +94,6 @@ class ProgressLines:
             return
         self._shown = now
         self._say(self._meter.line(progress, now))
-
-
-def seconds_between_lines() -> int:
-    """Return how often the progress of a job is shown, where this process prints it."""
-    return _TERMINAL_LINES if sys.stderr.isatty() else _LOG_LINES
 
 
 def size_text(size: float) -> str:
