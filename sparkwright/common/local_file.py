@@ -85,7 +85,7 @@ def write_file(path: Path, text: str, mode: int = 0o644, *, only_new: bool = Fal
     Raises:
         PlanError: it cannot be written; the old file is unchanged.
     """
-    if only_new and path.is_symlink():
+    if only_new and (path.is_symlink() or path.exists()):
         return False
     try:
         _write(path, text, mode, only_new)

@@ -50,22 +50,18 @@ class Meter:
         self._phase: Phase | None = None
         self._samples: deque[tuple[float, int]] = deque()
 
-    def note(self, progress: JobProgress, now: float) -> None:
-        """Take in a report, for the rate; the arguments are those of `line`."""
+    def line(self, progress: JobProgress, now: float) -> str:
+        """Return one line such as "downloading 12.3 of 22.0 GB · 98 MB/s · 1 min 40 s left"."""
         if progress.phase != self._phase:
             self._phase = progress.phase
             self._samples.clear()
         self._samples.append((now, progress.done))
         while self._samples[0][0] < now - RATE_WINDOW:
             self._samples.popleft()
-
-    def line(self, progress: JobProgress, now: float) -> str:
-        """Return one line such as "downloading 12.3 of 22.0 GB · 98 MB/s · 1 min 40 s left"."""
         if unit := _STEPS.get(progress.phase):
             # Steps have no rate, as they take different times.
             words = f"{progress.phase}, {progress.done} of {progress.total} {unit} done"
             return plain(" · ".join(filter(None, (words, progress.message))))
-        self.note(progress, now)
         parts = [f"{progress.phase} {_share(progress.done, progress.total)}"]
         begun, before = self._samples[0]
         if now - begun >= 1:
@@ -89,11 +85,10 @@ class ProgressLines:
     def show(self, progress: JobProgress) -> None:
         """Take in a report, and say it if the last line was long enough ago."""
         now = time.monotonic()
-        if now - self._shown < self._every:
-            self._meter.note(progress, now)
-            return
-        self._shown = now
-        self._say(self._meter.line(progress, now))
+        line = self._meter.line(progress, now)
+        if now - self._shown >= self._every:
+            self._shown = now
+            self._say(line)
 
 
 def size_text(size: float) -> str:

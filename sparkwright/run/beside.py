@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -91,13 +92,7 @@ class Remote:
 
     def read_line(self) -> str:
         """Return the first line that it says, or the beginning of a long one."""
-        line, ends = b"", time.monotonic() + self._patience
-        while b"\n" not in line and len(line) < _MOST:
-            self._channel.settimeout(max(0.0, ends - time.monotonic()))
-            if not (part := self._channel.recv(_MOST)):
-                break
-            line += part
-        self._channel.settimeout(self._patience)
+        line = self._receive(self._channel.recv, b"\n")
         return line.partition(b"\n")[0].decode(errors="replace")
 
     def is_lost(self) -> bool:
@@ -109,7 +104,7 @@ class Remote:
         with suppress(*LOSSES):
             self.input.close()
         with suppress(*LOSSES):
-            said = self._channel.makefile_stderr("rb").read(_MOST)
+            said = self._receive(self._channel.recv_stderr)
             # It is set by the end of the connection as well.
             self._channel.status_event.wait(self._patience)
             return self._channel.exit_status, said
@@ -118,3 +113,14 @@ class Remote:
     def close(self) -> None:
         """End it, whatever it still does."""
         self._channel.close()
+
+    def _receive(self, receive: Callable[[int], bytes], last: bytes | None = None) -> bytes:
+        """Return what it says up to some last bytes, or its end, for `patience` seconds in all."""
+        said, ends = b"", time.monotonic() + self._patience
+        while len(said) < _MOST and not (last and last in said):
+            self._channel.settimeout(max(0.0, ends - time.monotonic()))
+            if not (part := receive(_MOST)):
+                break
+            said += part
+        self._channel.settimeout(self._patience)
+        return said

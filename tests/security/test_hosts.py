@@ -124,12 +124,17 @@ def test_what_a_spark_says_of_its_lock_is_one_short_line(said: bytes, found: str
     assert beside.Remote(_Channel(said), "", 60).read_line() == found  # type: ignore[arg-type]
 
 
-def test_a_spark_has_so_long_to_speak_of_its_lock_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("call", ["read_line", "end"])
+def test_a_spark_has_so_long_to_speak_of_its_lock_in_all(
+    monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
     waits: list[float] = []
     monkeypatch.setattr(beside, "time", SimpleNamespace(monotonic=itertools.count().__next__))
     channel = _Channel(b"x")
     channel.settimeout = waits.append
-    beside.Remote(channel, "", lease.ANSWER).read_line()  # type: ignore[arg-type]
+    channel.recv_stderr = channel.recv
+    channel.status_event = SimpleNamespace(wait=waits.append)
+    getattr(beside.Remote(channel, "", lease.ANSWER), call)()  # type: ignore[arg-type]
     assert waits[:4] == [lease.ANSWER, lease.ANSWER - 1, lease.ANSWER - 2, lease.ANSWER - 3]
 
 

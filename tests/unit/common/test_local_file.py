@@ -30,10 +30,11 @@ def test_one_that_is_there_stays_where_only_a_new_one_is_meant(tmp_path: Path) -
     assert write_file(path, "first", 0o600, only_new=True)
     assert path.stat().st_mode & 0o777 == 0o600
     link.symlink_to("nowhere")
-    for each in (path, link):
+    os.mkfifo(pipe := tmp_path / "pipe")
+    for each in (path, link, pipe):
         assert not write_file(each, "second", only_new=True)
     assert path.read_text() == "first"
-    assert {*tmp_path.iterdir()} == {path, link}
+    assert {*tmp_path.iterdir()} == {path, link, pipe}
 
 
 def test_a_link_stays_a_link_and_a_pipe_a_pipe(tmp_path: Path) -> None:
