@@ -19,6 +19,7 @@ from sparkwright import __version__
 from sparkwright.common.operations import spark_name
 from sparkwright.common.paths import PACKAGE
 from sparkwright.common.progress import time_text
+from sparkwright.common.terminal import plain
 from sparkwright.run.beside import LOSSES, run_beside
 from sparkwright.run.lost import cause
 from sparkwright.run.target import target_of
@@ -162,8 +163,9 @@ class _Lease:
         except LOSSES as error:
             raise PyinfraError(f"{self._name}: no connection: {cause(str(error))}") from None
         except ValueError as error:
-            self.release()
-            raise PyinfraError(f"{self._name}: /run/sparkwright: {error}") from None
+            _, said = self._command.end()
+            reason = plain(said.decode(errors="replace").strip())
+            raise PyinfraError(f"{self._name}: {FOLDER}: {error}. {reason}".rstrip()) from None
         if other is not None:
             self.release()
             if other.startswith(f"{owner},"):
