@@ -25,7 +25,7 @@ from sparkwright.declared.fleet.fleet import Spark
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
 from sparkwright.machine.host.survey import Survey
 from sparkwright.machine.preflight.preflight import hardware_of
-from sparkwright.run.inventory.logins import key_problem
+from sparkwright.run.inventory.data import key_problem
 
 # Recipes that are shown to choose from.
 _SHOWN = 4

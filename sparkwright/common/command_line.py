@@ -13,23 +13,14 @@ from sparkwright.common.paths import INVENTORY_VARIABLE
 # Set by `sparkwright`, which starts pyinfra: the program with its own options, and its whole line.
 PROGRAM_VARIABLE, LINE_VARIABLE = "SPARKWRIGHT_PROGRAM", "SPARKWRIGHT_LINE"
 
-# The deploys of a site that are not named as their verbs.
-_SPARK = "spark"
-_VERBS = {_SPARK: "apply"}
+_SAME = "benchmark clean doctor drift gateway remove rollback start status stop"
 # The verbs that pyinfra has as well, by what it runs for them.
-DEPLOYS = {
-    _VERBS.get(deploy, deploy): f"deploys/{deploy}.py"
-    for deploy in (
-        _SPARK,
-        *("benchmark", "clean", "doctor", "drift", "gateway", "remove", "rollback"),
-        *("start", "status", "stop"),
-    )
-}
+DEPLOYS = {"apply": "deploys/spark.py"} | {verb: f"deploys/{verb}.py" for verb in _SAME.split()}
 
 
 def verb_of(deploy: str) -> str:
     """Return the verb of a deploy, by the stem of its file."""
-    return _VERBS.get(deploy, deploy)
+    return "apply" if deploy == "spark" else deploy
 
 
 def typed_line() -> str:

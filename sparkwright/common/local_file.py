@@ -69,7 +69,7 @@ def read_text(path: Path, expected: str, most: int) -> str | None:
     return text
 
 
-def write_file(path: Path, text: str, mode: int = 0o644) -> None:
+def write_file(path: Path, text: str, mode: int = 0o644, *, only_new: bool = False) -> bool:
     """Write a file in one step: readers, and an interrupted run, find the old or the new one.
 
     Args:
@@ -77,20 +77,27 @@ def write_file(path: Path, text: str, mode: int = 0o644) -> None:
             pipe is written to.
         text: its new content.
         mode: its permissions, which it has from the start.
+        only_new: a file that is there stays, such as one that another run has just made.
+
+    Returns:
+        Whether it was written.
 
     Raises:
-        OSError: it cannot be written, with its path and the reason; the old file is unchanged.
+        PlanError: it cannot be written; the old file is unchanged.
     """
+    if only_new and (path.is_symlink() or path.exists()):
+        return False
     try:
-        _write(path, text, mode)
+        _write(path, text, mode, only_new)
     except OSError as error:
-        no_folder = isinstance(error, FileExistsError | NotADirectoryError)
-        reason = f"{path.parent} is no folder" if no_folder else error.strerror
-        raise OSError(error.errno, reason, str(path)) from error
+        if only_new and path.exists():
+            return False
+        raise unwritable(path, error) from None
     written[path.absolute()] = None
+    return True
 
 
-def _write(path: Path, text: str, mode: int) -> None:
+def _write(path: Path, text: str, mode: int, only_new: bool) -> None:
     if path.exists() and not path.is_file():
         path.write_text(text, encoding="utf-8")
         return
@@ -106,16 +113,20 @@ def _write(path: Path, text: str, mode: int) -> None:
             file.flush()
             os.fsync(file.fileno())
         new.chmod(mode)
-        new.replace(path)
-    except BaseException:
+        if only_new:
+            path.hardlink_to(new)
+        else:
+            new.replace(path)
+    finally:
         new.unlink(missing_ok=True)
-        raise
 
 
 def unwritable(path: Path, error: OSError) -> PlanError:
     """Return the exception for a file or folder that an owner has to make writable."""
+    no_folder = isinstance(error, FileExistsError | NotADirectoryError)
+    reason = f"{path.parent} is no folder" if no_folder else error.strerror
     return PlanError(
-        f"{path}: cannot be written ({error.strerror}); expected a folder that this user can write "
+        f"{path}: cannot be written ({reason}); expected a folder that this user can write "
         "to, and room on its disk"
     )
 

@@ -1,24 +1,36 @@
-"""A part of what a host is, as a program there has read it: files/host/state."""
+"""What a host says, and the parts of what it is that a program there reads: files/host/state."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from pydantic import ConfigDict, ValidationError
-
-from sparkwright.common.host_output import HostAnswer, read_json
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 # Characters of one text: the largest, such as a configuration of another tool, has some thousand.
 _TEXT = 1 << 20
+# Bound of a host's numbers: 64 bits, which a float can represent as well.
+_MOST = 1 << 63
 
 
-class Bounded(HostAnswer):
-    """What a host says: nothing is converted, and texts have a bound."""
+class Bounded(BaseModel):
+    """What a host says: nothing is converted, and texts have a bound.
 
-    model_config = ConfigDict(extra="forbid", str_max_length=_TEXT, defer_build=True)
+    Of what a program of another version may have written, unknown keys are ignored: extra="ignore".
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+        str_max_length=_TEXT,
+        defer_build=True,
+    )
 
 
 class Part(Bounded):
@@ -73,3 +85,30 @@ class Ask(Generic[P]):
     def _first(self, error: ValidationError) -> str:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         return f"{'.'.join([self.model.part, *map(str, first['loc'])])}: {first['msg']}"
+
+
+def read_json(text: str) -> Any:
+    """Return the value of a JSON text from a host.
+
+    Raises:
+        ValueError: it is no JSON, nested too deeply, or has a number that is not finite or does not
+            fit 64 bits.
+    """
+    try:
+        return json.loads(text, parse_int=_whole, parse_float=_number, parse_constant=_number)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _whole(text: str) -> int:
+    number = int(text)
+    if abs(number) >= _MOST:
+        raise ValueError(f"found a number of {len(text)} digits; expected one of 64 bits")
+    return number
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"found {text[:20]}; expected a finite number")
+    return number

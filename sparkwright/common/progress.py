@@ -1,5 +1,6 @@
 """The progress of a job on a Spark, as text."""
 
+import math
 import sys
 import time
 from collections import deque
@@ -49,22 +50,18 @@ class Meter:
         self._phase: Phase | None = None
         self._samples: deque[tuple[float, int]] = deque()
 
-    def note(self, progress: JobProgress, now: float) -> None:
-        """Take in a report, for the rate; the arguments are those of `line`."""
+    def line(self, progress: JobProgress, now: float) -> str:
+        """Return one line such as "downloading 12.3 of 22.0 GB · 98 MB/s · 1 min 40 s left"."""
         if progress.phase != self._phase:
             self._phase = progress.phase
             self._samples.clear()
         self._samples.append((now, progress.done))
         while self._samples[0][0] < now - RATE_WINDOW:
             self._samples.popleft()
-
-    def line(self, progress: JobProgress, now: float) -> str:
-        """Return one line such as "downloading 12.3 of 22.0 GB · 98 MB/s · 1 min 40 s left"."""
         if unit := _STEPS.get(progress.phase):
             # Steps have no rate, as they take different times.
             words = f"{progress.phase}, {progress.done} of {progress.total} {unit} done"
             return plain(" · ".join(filter(None, (words, progress.message))))
-        self.note(progress, now)
         parts = [f"{progress.phase} {_share(progress.done, progress.total)}"]
         begun, before = self._samples[0]
         if now - begun >= 1:
@@ -78,26 +75,20 @@ class Meter:
 
 
 class ProgressLines:
-    """Shows the progress of one transfer, a line every few seconds."""
+    """Shows the progress of one job, a line every few seconds."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._meter, self._shown = Meter(), time.monotonic()
-        self._every = seconds_between_lines()
+        self._meter, self._shown = Meter(), -math.inf
+        self._every = _TERMINAL_LINES if sys.stderr.isatty() else _LOG_LINES
 
     def show(self, progress: JobProgress) -> None:
         """Take in a report, and say it if the last line was long enough ago."""
         now = time.monotonic()
-        if now - self._shown < self._every:
-            self._meter.note(progress, now)
-            return
-        self._shown = now
-        self._say(self._meter.line(progress, now))
-
-
-def seconds_between_lines() -> int:
-    """Return how often the progress of a job is shown, where this process prints it."""
-    return _TERMINAL_LINES if sys.stderr.isatty() else _LOG_LINES
+        line = self._meter.line(progress, now)
+        if now - self._shown >= self._every:
+            self._shown = now
+            self._say(line)
 
 
 def size_text(size: float) -> str:

@@ -32,7 +32,7 @@ from sparkwright.door.keys import (
 from sparkwright.door.operations import door, no_door
 from sparkwright.door.state import IssuedToDoors, ask_door
 from sparkwright.plan.release.programs import program_files
-from sparkwright.run.every_spark import of_every_spark
+from sparkwright.run.answers import of_every_spark
 from sparkwright.run.spark import fleet_of
 from sparkwright.run.target import Target, bad_input, seats, target
 

@@ -4,7 +4,6 @@ Where the inventory names a `keys_command`, they are in a store of its owner's, 
 changes them.
 """
 
-import os
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -13,7 +12,7 @@ from pathlib import Path
 from sparkwright.common import yaml
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
-from sparkwright.common.local_file import read_text, unwritable, write_file, written
+from sparkwright.common.local_file import read_text, write_file
 from sparkwright.common.schema import parse
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.fleet import Fleet
@@ -117,19 +116,9 @@ def make_keys(fleet: Fleet) -> str:
         A sentence; "" where there is a file, such as another run has just made.
     """
     path = keys_path(fleet.source)
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        write_file(new, _text([Key(name=OWNER, secret=new_secret())]), 0o600)
-        try:
-            path.hardlink_to(new)
-        except FileExistsError:
-            return ""
-        finally:
-            new.unlink()
-            del written[new.absolute()]
-    except OSError as error:
-        raise unwritable(path, error) from None
-    written[path.absolute()] = None
+    text = _text([Key(name=OWNER, secret=new_secret())])
+    if not write_file(path, text, 0o600, only_new=True):
+        return ""
     return f"wrote {path} (0600): the API keys; back it up"
 
 
@@ -289,10 +278,7 @@ def read_file(path: Path, replicas: Collection[str]) -> list[Key] | None:
 
 def write_keys(path: Path, keys: Sequence[Key]) -> None:
     """Replace the keys of a file."""
-    try:
-        write_file(path, _text(keys), 0o600)
-    except OSError as error:
-        raise unwritable(path, error) from None
+    write_file(path, _text(keys), 0o600)
 
 
 def _text(keys: Sequence[Key]) -> str:

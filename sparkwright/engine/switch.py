@@ -10,8 +10,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from sparkwright.common.hardware import GIB, Hardware
-from sparkwright.common.host_output import HostAnswer
-from sparkwright.common.part import Ask, Part
+from sparkwright.common.part import Ask, Bounded, Part
 from sparkwright.machine.host.kernel import HANDOVER_LEAST
 from sparkwright.plan.memory.check import LEAST
 from sparkwright.plan.memory.plan import CONTEXT, HOST, Load, plan_memory
@@ -79,7 +78,7 @@ class SwitchSettings:
         return MemoryState.ask(root=root, release=release, others=self.others)
 
 
-class SwitchReport(HostAnswer):
+class SwitchReport(Bounded, extra="ignore"):
     """The report of a switch by its program: files/host/engine/switch/report.py.
 
     Attributes:

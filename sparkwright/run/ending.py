@@ -1,10 +1,11 @@
-"""The end of a run: the lines that it still has to print, its errors, and Ctrl-C."""
+"""What a run says of its work: reports, the lines at its end, its errors, and Ctrl-C."""
 
 import logging
 import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 
 import click
@@ -16,11 +17,14 @@ from pyinfra.api.state import StateStage
 from sparkwright.common.command_line import typed_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.last_resort import INTERRUPTED, end_soon, explain
+from sparkwright.common.local_file import write_file
 from sparkwright.common.terminal import plain, styled_lines
 
 _contexts: list[click.Context] = []
 # The errors that ended greenlets; pyinfra raises most of them again where it waits for one.
 _errors: list[BaseException] = []
+# The last lines of the run, by replica or Spark.
+_results: dict[str, str] = {}
 
 
 def watch_end() -> None:
@@ -63,6 +67,41 @@ def at_end(say: Callable[[], None]) -> None:
     for context in _contexts:
         if "--json" not in sys.argv:
             context.call_on_close(unless_failed)
+
+
+def check_alone(what: str) -> None:
+    """Refuse a run of other deploys beside this one.
+
+    Raises:
+        PyinfraError: the command line names others.
+    """
+    # pyinfra's deploys do not know of each other.
+    deploys = [word for word in sys.argv if Path(word).match("deploys/*.py")]
+    if len(deploys) > 1:
+        raise PyinfraError(
+            f"found {' '.join(deploys)}; expected {what} alone, as the run ends with it"
+        )
+
+
+def tell_machines(target: str | None, text: str) -> bool:
+    """Write JSON to a path, or to "-", standard output; return whether people get a report, too."""
+    if target == "-":
+        click.echo(text)
+    elif target:
+        write_file(Path(target), f"{text}\n")
+    return target != "-"
+
+
+def conclude(name: str, result: str) -> None:
+    """Have this run, unless it only plans, end with a line about a replica or Spark.
+
+    A later line of the same name replaces this one.
+    """
+    if state.current_stage != StateStage.Execute:
+        return
+    if not _results:
+        at_end(lambda: click.echo("\n" + "\n".join(map(plain, _results.values()))))
+    _results[name] = f"{name}{result}"
 
 
 def is_interrupted() -> bool:

@@ -2,33 +2,41 @@
 
 import getpass
 import os
+import shlex
 import socket
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
-from typing import Any
 
 import gevent
-from paramiko import SSHClient, SSHException
 from pyinfra import state
 from pyinfra.api import Host, State, StringCommand
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.state import BaseStateCallback
-from pyinfra.connectors.util import make_unix_command_for_host
 
 from sparkwright import __version__
-from sparkwright.common.operations import spark_name, uses_sudo
+from sparkwright.common.operations import spark_name
 from sparkwright.common.paths import PACKAGE
-from sparkwright.run.lease_state import BEAT, SILENCE, hold_script, holder
+from sparkwright.common.progress import time_text
+from sparkwright.common.terminal import plain
+from sparkwright.run.beside import LOSSES, run_beside
 from sparkwright.run.lost import cause
 from sparkwright.run.target import target_of
 
 # Seconds within which a Spark answers who holds its lease, and ends the lease on request.
 ANSWER = 60
-# Bytes of that answer, which names the owner.
-_LONGEST_LINE = 4096
+# Seconds between two signs of life of the run that holds a lease, and the silence after which the
+# Spark ends the lease. A connection counts as dead after 60 s (sparkwright/run/upstream.py), so a
+# living run is heard of earlier.
+BEAT, SILENCE = 20, 90
+# Seconds that a run waits for the lease: one that was just killed holds it for a moment.
+WAIT = 3
+
+# In memory: a Spark that boots has no run.
+FOLDER = "/run/sparkwright"
+
+_HELD, _TAKEN = "held", "taken by "
 
 
 def hold_lease() -> None:
@@ -41,6 +49,51 @@ def hold_lease() -> None:
     """
     if not any(isinstance(handler, LeaseKeeper) for handler in state.callback_handlers):
         state.add_callback_handler(LeaseKeeper())
+
+
+def hold_script(owner: str, root: str) -> str:
+    """Return the POSIX shell script that holds a Spark's lease; its first line names the holder.
+
+    It holds the lease for as long as a line comes on its standard input every `SILENCE` seconds, so
+    the lease ends with the connection of the run, or with its machine. A line that is not empty is
+    added to the record, after the time and the owner. Without the record's folder, which the first
+    run makes, such lines wait.
+    """
+    record = shlex.quote(f"{root}/state/changes.log")
+    return f"""record={record}
+mkdir -p {FOLDER} && exec 9>>{FOLDER}/lock || exit 1
+if ! flock -w {WAIT} 9; then
+  since=$(date -r {FOLDER}/owner +%s)
+  printf '%s\n' "{_TAKEN}$(head -n 1 {FOLDER}/owner), since $since"
+  exit
+fi
+printf '%s\\n' {shlex.quote(owner)} > {FOLDER}/owner || exit 1
+echo {_HELD}
+waiting=
+while line=$(timeout {SILENCE} sh -c 'read -r line && printf "%s\\n" "$line"'); do
+  [ -z "$line" ] || waiting="$waiting$(date -u +%Y-%m-%dT%H:%M:%SZ) $(cat {FOLDER}/owner): $line
+"
+  if [ -n "$waiting" ] && [ -d "${{record%/*}}" ]; then
+    printf '%s' "$waiting" >> "$record" && waiting=
+  fi
+done"""
+
+
+def holder(line: str) -> str | None:
+    """Return who else holds the lease; None if this run does.
+
+    Raises:
+        ValueError: it is another one.
+    """
+    line = line.rstrip("\n")
+    if line == _HELD:
+        return None
+    if line.startswith(_TAKEN):
+        who, since, time = line.removeprefix(_TAKEN).rpartition(", since ")
+        if since and time.isdecimal():
+            return f"{who}, since {time_text(int(time), '%d %b %H:%M')}"
+        return line.removeprefix(_TAKEN) or "nobody knows whose"
+    raise ValueError(f"found {line!r}; expected the lease, or its holder")
 
 
 class LeaseKeeper(BaseStateCallback):
@@ -103,21 +156,16 @@ class _Lease:
         self._host = host
         self._recorded: set[str] = set()
         self._released = threading.Event()
-        command = make_unix_command_for_host(
-            host.state,
-            host,
-            StringCommand(hold_script(owner, target_of(host).root)),
-            _sudo=uses_sudo(host),
-        ).get_raw_value()
-        client = getattr(host.connector, "client", None)
+        script = StringCommand(hold_script(owner, target_of(host).root))
         try:
-            self._command = _Remote(client, command) if client else _Local(command)
+            self._command = run_beside(host, script, ANSWER)
             other = holder(self._command.read_line())
-        except (OSError, EOFError, SSHException) as error:
+        except LOSSES as error:
             raise PyinfraError(f"{self._name}: no connection: {cause(str(error))}") from None
         except ValueError as error:
-            self.release()
-            raise PyinfraError(f"{self._name}: /run/sparkwright: {error}") from None
+            _, said = self._command.end()
+            reason = plain(said.decode(errors="replace").strip())
+            raise PyinfraError(f"{self._name}: {FOLDER}: {error}. {reason}".rstrip()) from None
         if other is not None:
             self.release()
             if other.startswith(f"{owner},"):
@@ -137,7 +185,7 @@ class _Lease:
 
         The next operation reports a Spark that is unreachable.
         """
-        if not self._command.ended() or not self._command.connected():
+        if not self._command.is_lost():
             return ""
         return (
             f"{self._name}: this run lost its lease (did this machine sleep?), and another run "
@@ -155,92 +203,22 @@ class _Lease:
         self._recorded.add(op_hash)
         if done.did_change() or done.did_error():
             name = ", ".join(sorted(run.get_op_meta(op_hash).names))
-            with suppress(OSError, EOFError, SSHException, ValueError):
-                self._command.write_line(f"{name}{' failed' if done.did_error() else ''}")
+            with suppress(*LOSSES, ValueError):
+                self._write(f"{name}{' failed' if done.did_error() else ''}")
 
     def release(self) -> None:
         """Release the lease; on a Spark that cannot be reached it ends by itself."""
         self._released.set()
-        with suppress(OSError, EOFError, SSHException):
-            self._command.close_input()
-            self._command.wait(ANSWER)
+        self._command.end()
 
     def _beat(self) -> None:
-        with suppress(OSError, EOFError, SSHException, ValueError):
+        with suppress(*LOSSES, ValueError):
             while not self._released.wait(BEAT):
-                self._command.write_line()
+                self._write()
 
-
-class _Local:
-    """A command on this machine that runs beside the operations."""
-
-    def __init__(self, command: str) -> None:
-        self._process: Any = subprocess.Popen(
-            ["sh", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
-        )
-
-    def read_line(self) -> str:
-        return str(self._process.stdout.readline().decode())
-
-    def write_line(self, line: str = "") -> None:
-        self._process.stdin.write(f"{line}\n".encode())
-
-    def close_input(self) -> None:
-        self._process.stdin.close()
-
-    def ended(self) -> bool:
-        return self._process.poll() is not None
-
-    def wait(self, seconds: float) -> None:
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(seconds)
-
-    @staticmethod
-    def connected() -> bool:
-        return True
-
-
-class _Remote:
-    """A command on a Spark that runs beside the operations, in a channel of the same connection.
-
-    Raises:
-        OSError, EOFError, SSHException: the connection has ended.
-    """
-
-    def __init__(self, client: SSHClient, command: str) -> None:
-        transport = client.get_transport()
-        if transport is None:
-            raise EOFError
-        self._transport = transport
-        self._channel = transport.open_session(timeout=ANSWER)
-        self._channel.settimeout(ANSWER)
-        self._channel.exec_command(command)
-
-    def read_line(self) -> str:
-        line, ends = b"", time.monotonic() + ANSWER
-        while b"\n" not in line and len(line) < _LONGEST_LINE:
-            self._channel.settimeout(max(0.0, ends - time.monotonic()))
-            if not (part := self._channel.recv(_LONGEST_LINE)):
-                break
-            line += part
-        self._channel.settimeout(ANSWER)
-        return line.partition(b"\n")[0].decode(errors="replace")
-
-    def write_line(self, line: str = "") -> None:
-        self._channel.sendall(f"{line}\n".encode())
-
-    def close_input(self) -> None:
-        self._channel.shutdown_write()
-
-    def ended(self) -> bool:
-        return self._channel.exit_status_ready()
-
-    def wait(self, seconds: float) -> None:
-        # It is set by the end of the connection as well.
-        self._channel.status_event.wait(seconds)
-
-    def connected(self) -> bool:
-        return self._transport.is_active()
+    def _write(self, line: str = "") -> None:
+        self._command.input.write(f"{line}\n".encode())
+        self._command.input.flush()
 
 
 def _this_run() -> str:

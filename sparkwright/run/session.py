@@ -9,9 +9,9 @@ from pyinfra.context import ctx_state
 
 from sparkwright.common.command_line import next_line, verb_of
 from sparkwright.common.operations import is_dry_run
-from sparkwright.run.connection import watch_connection
+from sparkwright.run.answers import check_sudo
 from sparkwright.run.failures import report_failures
-from sparkwright.run.sudo import check_sudo
+from sparkwright.run.state import watch_connection
 from sparkwright.run.target import target, target_of
 
 

@@ -21,7 +21,7 @@ from sparkwright.plan.release.release import Release
 from sparkwright.plan.release.served import Served, lost_pins
 from sparkwright.plan.release.token import NONE, own_token, token_for
 from sparkwright.run import spark as plan
-from sparkwright.run.every_spark import now, of_every_spark
+from sparkwright.run.answers import now, of_every_spark
 
 
 @dataclass(frozen=True)

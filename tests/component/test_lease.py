@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.run import lease_state as lease
-from sparkwright.run.lease_state import FOLDER, hold_script, holder
+from sparkwright.run import lease
+from sparkwright.run.lease import FOLDER, hold_script, holder
 from tests.clock import patience
 from tests.component import command_line
 from tests.component.servers import until
@@ -129,16 +129,15 @@ import time
 from pathlib import Path
 from pyinfra import host, state
 from pyinfra.api import FunctionCommand, operation
-from sparkwright.run import lease as keeper
 from sparkwright.run.lease import hold_lease
-from sparkwright.run import lease_state as lease
+from sparkwright.run import lease
 
 HERE = Path(__file__).parent
 lease.FOLDER = str(HERE / "run")
 OTHER
 
 def keepers():
-    return [each for each in state.callback_handlers if isinstance(each, keeper.LeaseKeeper)]
+    return [each for each in state.callback_handlers if isinstance(each, lease.LeaseKeeper)]
 
 @operation()
 def work():
@@ -155,7 +154,7 @@ work(name="First")
 work(name="Second")
 """
 
-OFTEN = "keeper.BEAT = 0.05"
+OFTEN = "lease.BEAT = 0.05"
 # After so long without a word a Spark gives the lock up.
 SHORT = ceil(patience(3))
 SOON = f"lease.SILENCE = {SHORT}"

@@ -47,7 +47,7 @@ from sparkwright.network.fabric.link_check import link_findings
 from sparkwright.network.fabric.netplan import our_netdevs
 from sparkwright.network.fabric.state import FabricState, NetplanFile, Reach
 from sparkwright.plan.causes.log_causes import from_log
-from sparkwright.run import lease
+from sparkwright.run import beside, lease
 from sparkwright.run.answers import SparkState
 from tests.clock import patience
 from tests.component import command_line
@@ -121,15 +121,20 @@ class _Channel:
 
 @pytest.mark.parametrize(("said", "found"), [(b"x", "x" * 4096), (b"\xff\nrest", "\ufffd")])
 def test_what_a_spark_says_of_its_lock_is_one_short_line(said: bytes, found: str) -> None:
-    assert lease._Remote(_Channel(said), "").read_line() == found  # type: ignore[arg-type]
+    assert beside.Remote(_Channel(said), "", 60).read_line() == found  # type: ignore[arg-type]
 
 
-def test_a_spark_has_so_long_to_speak_of_its_lock_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("call", ["read_line", "end"])
+def test_a_spark_has_so_long_to_speak_of_its_lock_in_all(
+    monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
     waits: list[float] = []
-    monkeypatch.setattr(lease, "time", SimpleNamespace(monotonic=itertools.count().__next__))
+    monkeypatch.setattr(beside, "time", SimpleNamespace(monotonic=itertools.count().__next__))
     channel = _Channel(b"x")
     channel.settimeout = waits.append
-    lease._Remote(channel, "").read_line()  # type: ignore[arg-type]
+    channel.recv_stderr = channel.recv
+    channel.status_event = SimpleNamespace(wait=waits.append)
+    getattr(beside.Remote(channel, "", lease.ANSWER), call)()  # type: ignore[arg-type]
     assert waits[:4] == [lease.ANSWER, lease.ANSWER - 1, lease.ANSWER - 2, lease.ANSWER - 3]
 
 

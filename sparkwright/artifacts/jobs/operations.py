@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Generator, Sequence
+from functools import partial
 from hashlib import sha256
 from io import StringIO
 
@@ -13,7 +14,7 @@ from pyinfra.operations import files
 
 from sparkwright.artifacts.jobs.state import Environment, Jobs, JobState
 from sparkwright.common.operations import differs
-from sparkwright.common.progress import Meter, seconds_between_lines
+from sparkwright.common.progress import ProgressLines
 from sparkwright.machine.host.operations.bundle import send
 from sparkwright.machine.host.operations.packages import install
 from sparkwright.plan.release.bundle import WHEELS, wheels_of
@@ -98,12 +99,14 @@ def reason(job: str, state: JobState) -> str:
     return f"{job}.service ended before its work was done: look with `journalctl -u {job}`."
 
 
+def _log(host: Host, job: str, line: str) -> None:
+    host.log(f"{job}: {line}")
+
+
 def _follow(
     state: State, host: Host, root: str, jobs: Sequence[str], last: dict[str, JobState]
 ) -> bool:
-    meters = {job: Meter() for job in jobs}
-    every = seconds_between_lines()
-    shown = -float(every)
+    shown = {job: ProgressLines(partial(_log, host, job)) for job in jobs}
     while True:
         try:
             states = read_now(host, Jobs.ask(root=root, jobs=jobs)).jobs
@@ -111,17 +114,10 @@ def _follow(
             host.log(LOST, logger.error)
             return False
         last |= {job: states.get(job, JobState()) for job in jobs}
-        now = time.monotonic()
         running = [job for job in jobs if last[job].active not in ("inactive", "failed")]
-        lines = [
-            f"{job}: {meters[job].line(progress, now)}"
-            for job in running
-            if (progress := last[job].progress)
-        ]
-        if lines and now - shown >= every:
-            shown = now
-            for line in lines:
-                host.log(line)
+        for job in running:
+            if progress := last[job].progress:
+                shown[job].show(progress)
         if not running:
             return True
         time.sleep(POLL)

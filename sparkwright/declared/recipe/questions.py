@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sparkwright.common.host_output import read_json
+from sparkwright.common.part import read_json
 from sparkwright.declared.recipe.recipe import Answers
 
 

@@ -17,7 +17,7 @@ from sparkwright.engine.operations.serve import end, serve_again
 from sparkwright.engine.state import ask_engines
 from sparkwright.engine.switch import SwitchSettings
 from sparkwright.machine.host.facts import placed
-from sparkwright.run.report import conclude
+from sparkwright.run.ending import conclude
 from sparkwright.run.state import read
 
 

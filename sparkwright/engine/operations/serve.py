@@ -35,7 +35,7 @@ from sparkwright.engine.switch import (
 )
 from sparkwright.plan.causes.log_causes import hint
 from sparkwright.plan.release.release import Release
-from sparkwright.run.report import conclude
+from sparkwright.run.ending import conclude
 from sparkwright.run.state import read, read_now
 
 # A start takes minutes: this often is soon enough to see, and seldom enough to cost nothing.

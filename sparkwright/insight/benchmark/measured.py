@@ -10,8 +10,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from sparkwright.common.host_output import HostAnswer
-from sparkwright.common.part import Part
+from sparkwright.common.part import Bounded, Part
 from sparkwright.common.startup import start_figures
 from sparkwright.common.terminal import plain
 from sparkwright.declared.recipe.workloads import METRICS
@@ -34,7 +33,7 @@ _Word = Annotated[str, _cut(80)]
 _Sentence = Annotated[str, _cut(1000)]
 
 
-class Measured(HostAnswer):
+class Measured(Bounded, extra="ignore"):
     """A workload, or why it was skipped.
 
     Attributes:
@@ -53,7 +52,7 @@ class Measured(HostAnswer):
     gpu: tuple[_Amount | None, _Amount | None, _Amount | None] = (None, None, None)
 
 
-class Answer(HostAnswer):
+class Answer(Bounded, extra="ignore"):
     """A whole benchmark.
 
     Attributes:

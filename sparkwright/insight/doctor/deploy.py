@@ -8,7 +8,6 @@ from typing import Any
 import click
 from pyinfra import host, state
 from pyinfra.api import Host, StringCommand, deploy, operation
-from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import Hardware
@@ -119,9 +118,6 @@ def _add_to_report(
         click.echo("\n".join([*begin, *added] if first else added))
     elif not is_dry_run():
         lines = [line for _, each in sorted(_sections.items()) for line in each]
-        try:
-            write_file(Path(path), "\n".join([*begin, *lines, ""]), mode=0o600)
-        except OSError as error:
-            raise PyinfraError(f"{path}: cannot be written ({error.strerror})") from None
+        write_file(Path(path), "\n".join([*begin, *lines, ""]), mode=0o600)
         if first:
             notice(f"the report is in {path}", "green")

@@ -21,8 +21,8 @@ from sparkwright.insight.doctor.listeners import LISTENING, astray, others, ungu
 from sparkwright.insight.drift.drift import ask_running, running_differences, spark_differences
 from sparkwright.plan.release.guard import ALONE
 from sparkwright.plan.release.lock import lock_path, read_lock, unresolved
+from sparkwright.run.ending import check_alone, tell_machines
 from sparkwright.run.failures import why_silent
-from sparkwright.run.report import check_alone, tell_machines
 from sparkwright.run.session import check_is_run
 from sparkwright.run.spark import fleet_of
 from sparkwright.run.state import expect, read

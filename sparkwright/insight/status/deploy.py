@@ -17,8 +17,8 @@ from sparkwright.insight.status.status import PATIENCE, Reading, SparkRow
 from sparkwright.insight.status.table import as_json, table
 from sparkwright.insight.status.warnings import warnings
 from sparkwright.run.answers import answers
+from sparkwright.run.ending import check_alone, tell_machines
 from sparkwright.run.failures import why_silent
-from sparkwright.run.report import check_alone, tell_machines
 from sparkwright.run.session import check_is_run
 from sparkwright.run.target import Target, target, target_of
 

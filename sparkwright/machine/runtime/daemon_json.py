@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal
 
-from sparkwright.common.host_output import read_json
+from sparkwright.common.part import read_json
 from sparkwright.common.placed import DAEMON_JSON
 
 # Where Docker reads each of the variables of a proxy.

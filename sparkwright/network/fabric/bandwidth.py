@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 
 from sparkwright.common.errors import Finding, error
-from sparkwright.common.host_output import read_json
+from sparkwright.common.part import read_json
 from sparkwright.declared.fleet.fabric_plan import FabricPlan
 from sparkwright.network.fabric.state import MEASURING, FabricState
 

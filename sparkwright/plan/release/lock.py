@@ -18,7 +18,7 @@ from sparkwright.common import yaml
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
-from sparkwright.common.local_file import UnmergedError, read_text, unwritable, write_file
+from sparkwright.common.local_file import UnmergedError, read_text, write_file
 from sparkwright.common.schema import Model, Text, matching, parse
 from sparkwright.declared.recipe.recipe import Checkpoint, Recipe
 from sparkwright.plan.release.model_config import Shape
@@ -200,10 +200,7 @@ def read_lock(path: Path) -> Lock:
 
 def write_lock(path: Path, lock: Lock) -> None:
     """Write a lock file in one step, sorted, so that the same lock is the same bytes."""
-    try:
-        write_file(path, _HEADER + yaml.dump(lock.model_dump(exclude_none=True), sort_keys=True))
-    except OSError as error:
-        raise unwritable(path, error) from None
+    write_file(path, _HEADER + yaml.dump(lock.model_dump(exclude_none=True), sort_keys=True))
 
 
 def outdated(recipe: Recipe, lock: Lock) -> list[str]:

@@ -24,8 +24,7 @@ from sparkwright.declared.fleet.keys_command import keys_said
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
 from sparkwright.run.ending import watch_end
 from sparkwright.run.failures import expect_failures, expect_silence
-from sparkwright.run.inventory.data import check_data
-from sparkwright.run.inventory.logins import check_logins
+from sparkwright.run.inventory.data import check_data, check_logins
 from sparkwright.run.inventory.selection import Host, choose_replicas, selected
 from sparkwright.run.screen import keep_screen_plain
 from sparkwright.run.spark import fleet_of

@@ -15,7 +15,7 @@ from sparkwright.common.placed import removal_table
 from sparkwright.machine.runtime.daemon_json import proxies
 from sparkwright.plan.release.container import MEDIA_NETWORK
 from sparkwright.plan.release.programs import program_command
-from sparkwright.run.report import conclude
+from sparkwright.run.ending import conclude
 from sparkwright.run.state import read_now
 from sparkwright.run.target import target
 

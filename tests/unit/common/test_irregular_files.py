@@ -15,8 +15,8 @@ from sparkwright.door import keys
 from sparkwright.plan.release.bundle import read_bundle
 from sparkwright.plan.release.lock import read_lock
 from sparkwright.plan.release.registry_login import login_of
+from sparkwright.run.inventory.data import check_logins
 from sparkwright.run.inventory.groups import load
-from sparkwright.run.inventory.logins import check_logins
 
 
 def _pipe(path: Path) -> None:

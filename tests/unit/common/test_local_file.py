@@ -25,6 +25,18 @@ def test_a_file_is_there_with_its_folder_and_its_mode(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_one_that_is_there_stays_where_only_a_new_one_is_meant(tmp_path: Path) -> None:
+    path, link = tmp_path / "a.keys", tmp_path / "link"
+    assert write_file(path, "first", 0o600, only_new=True)
+    assert path.stat().st_mode & 0o777 == 0o600
+    link.symlink_to("nowhere")
+    os.mkfifo(pipe := tmp_path / "pipe")
+    for each in (path, link, pipe):
+        assert not write_file(each, "second", only_new=True)
+    assert path.read_text() == "first"
+    assert {*tmp_path.iterdir()} == {path, link, pipe}
+
+
 def test_a_link_stays_a_link_and_a_pipe_a_pipe(tmp_path: Path) -> None:
     kept = tmp_path / "elsewhere" / "lock.yaml"
     write_file(kept, "previous")

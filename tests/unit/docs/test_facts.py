@@ -25,7 +25,7 @@ from sparkwright.door.authority import LIFE, RENEWAL
 from sparkwright.machine.preflight.preflight import IMAGE_DISK_FACTOR, UNPACKED
 from sparkwright.plan.causes.thresholds import EARLYOOM, FAULT_MHZ, FAULT_WATTS, MEMORY_LOW
 from sparkwright.plan.memory.check import LEAST, WANTED
-from sparkwright.run.lease_state import SILENCE
+from sparkwright.run.lease import SILENCE
 from tests.docs.runs import IMAGE, weights
 from tests.lab.engine_image import VLLM
 from tests.unit.docs.pages import DOCS, PAGES, PROJECT, fences

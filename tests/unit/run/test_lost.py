@@ -8,9 +8,9 @@ import pytest
 from paramiko import AuthenticationException, SSHException
 from pyinfra.api.exceptions import PyinfraError
 
-from sparkwright.run import connection as watching
-from sparkwright.run.connection import SparkConnection
+from sparkwright.run import state as watching
 from sparkwright.run.lost import Login, cause, lost_lines, unreachable_lines
+from sparkwright.run.state import SparkConnection
 
 COMMAND = "pyinfra inventory.py deploys/spark.py -y"
 

@@ -8,9 +8,8 @@ from pyinfra import host
 from pyinfra.api import StringCommand, operation
 
 from sparkwright.common.part import Part
-from sparkwright.run import connection
-from sparkwright.run.connection import connection_of
-from sparkwright.run.state import expect, read, read_now
+from sparkwright.run import state
+from sparkwright.run.state import connection_of, expect, read, read_now
 from tests.unit.driven import fake_host
 
 
@@ -61,7 +60,7 @@ def test_what_is_read_serves_until_something_changes(steps: str, asked: list[lis
 
 
 def test_an_answer_serves_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "FRESH", 0)
+    monkeypatch.setattr(state, "FRESH", 0)
     spark = fake_host(state={"one": {"value": 1}})
     assert spark.run(reads, steps="1 1").did_succeed()
     assert spark.asked == [["one"], ["one"]]

@@ -9,34 +9,34 @@ from pyinfra.api.state import StateStage
 
 from sparkwright.common.difference import Difference
 from sparkwright.insight.drift import deploy as drift
-from sparkwright.run import failures, report
-from sparkwright.run.lease_state import holder
+from sparkwright.run import ending, failures
+from sparkwright.run.lease import holder
 
 
 @pytest.fixture
 def ends(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The functions that a run calls at its end."""
     found: list[Any] = []
-    monkeypatch.setattr(report, "_results", {})
-    monkeypatch.setattr(report, "at_end", found.append)
+    monkeypatch.setattr(ending, "_results", {})
+    monkeypatch.setattr(ending, "at_end", found.append)
     return found
 
 
 def at(stage: StateStage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "state", SimpleNamespace(current_stage=stage))
+    monkeypatch.setattr(ending, "state", SimpleNamespace(current_stage=stage))
 
 
 def test_the_results_come_last_once_a_replica_and_a_plan_has_none(
     ends: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     at(StateStage.Prepare, monkeypatch)
-    report.conclude("chat", " is stopped.")
+    ending.conclude("chat", " is stopped.")
     assert ends == []
     at(StateStage.Execute, monkeypatch)
     # Both Sparks of a pair say it.
-    report.conclude("chat", " serves a-1 again.")
-    report.conclude("chat", " serves a-1 again.")
-    report.conclude("code", " is stopped.")
+    ending.conclude("chat", " serves a-1 again.")
+    ending.conclude("chat", " serves a-1 again.")
+    ending.conclude("code", " is stopped.")
     (say,) = ends
     say()
     assert capsys.readouterr().out == "\nchat serves a-1 again.\ncode is stopped.\n"

@@ -1,23 +1,21 @@
 """Sends files of a bundle to a Spark, by the connection that the run has to it."""
 
 import os
-import subprocess
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, suppress
 from tarfile import BLOCKSIZE, TarInfo
 from typing import IO, ClassVar
 
-from paramiko import SSHException
 from pyinfra import logger
 from pyinfra.api import FunctionCommand, Host, QuoteString, State, StringCommand
 from pyinfra.api.exceptions import PyinfraError
-from pyinfra.connectors.util import make_unix_command_for_host
 
-from sparkwright.common.operations import run_now, uses_sudo
+from sparkwright.common.operations import run_now
 from sparkwright.common.part import Part
 from sparkwright.common.progress import JobProgress, ProgressLines, size_text
 from sparkwright.common.terminal import plain_lines
 from sparkwright.plan.release.bundle import INDEX, Bundle, BundledFile
+from sparkwright.run.beside import LOSSES, run_beside
 from sparkwright.run.state import read_now
 from sparkwright.run.target import target_of
 
@@ -30,7 +28,6 @@ _RESERVE = 1024**3
 _AGAIN = "What has come whole of the bundle is kept there: run again, which sends the rest."
 _LOST = f"The Spark stopped responding. {_AGAIN}"
 _TAKE = 'umask 022; mkdir -p "$0" && cd "$0" && exec tar --extract --no-same-owner --touch'
-_LOSSES = (OSError, EOFError, SSHException)
 
 
 class Carried(Part):
@@ -95,7 +92,7 @@ def bring(
         )
     try:
         _stream(host, root, bundle, lacking, size)
-    except _LOSSES:
+    except LOSSES:
         raise PyinfraError(_LOST) from None
     found = _carried(host, lacking).files
     if wrong := [path for path, file in lacking.items() if found.get(path) != file.sha256]:
@@ -116,16 +113,16 @@ def _carried(host: Host, files: Mapping[str, BundledFile]) -> Carried:
 def _stream(host: Host, root: str, bundle: Bundle, paths: Collection[str], total: int) -> None:
     """Send files as one tar archive, which the Spark unpacks as it comes."""
     progress, done = ProgressLines(lambda line: host.log(f"bundle: {line}")), 0
-    with _taking(host, f"{root}/bundle") as (archive, end):
+    words = StringCommand("sh -c", QuoteString(_TAKE), QuoteString(f"{root}/bundle"))
+    with closing(run_beside(host, words, _PATIENCE)) as tar:
         # A failed write means that the command or the connection has ended: `end` tells which.
-        with suppress(*_LOSSES):
+        with suppress(*LOSSES):
             for path in paths:
-                for count in _add(archive, bundle, path):
+                for count in _add(tar.input, bundle, path):
                     done += count
                     progress.show(JobProgress("copying", done, total, ""))
-            archive.write(bytes(2 * BLOCKSIZE))
-            archive.close()
-        status, said = end()
+            tar.input.write(bytes(2 * BLOCKSIZE))
+        status, said = tar.end()
     if status < 0:
         raise PyinfraError(_LOST)
     if status:
@@ -149,48 +146,3 @@ def _add(archive: IO[bytes], bundle: Bundle, path: str) -> Iterator[int]:
             archive.write(chunk)
             yield len(chunk)
     archive.write(bytes(-entry.size % BLOCKSIZE))
-
-
-@contextmanager
-def _taking(host: Host, folder: str) -> Iterator[tuple[IO[bytes], Callable[[], tuple[int, bytes]]]]:
-    """Run a command on a Spark that unpacks an archive.
-
-    Gives its standard input, and a function that waits for its end: it returns the exit status, -1
-    if that is unknown, and the error output.
-    """
-    words = StringCommand("sh -c", QuoteString(_TAKE), QuoteString(folder))
-    command = make_unix_command_for_host(
-        host.state, host, words, _sudo=uses_sudo(host)
-    ).get_raw_value()
-    if client := getattr(host.connector, "client", None):
-        # SFTP would need the login to be root's, and wait for an answer to each 32 kB, or for none.
-        transport = client.get_transport()
-        if transport is None:
-            raise EOFError
-        channel = transport.open_session(timeout=_PATIENCE)
-        channel.settimeout(_PATIENCE)
-        channel.exec_command(command)
-
-        def end() -> tuple[int, bytes]:
-            with suppress(*_LOSSES):
-                said = channel.makefile_stderr("rb").read(4096)
-                channel.status_event.wait(_PATIENCE)
-                return channel.exit_status, said
-            return -1, b""
-
-        try:
-            yield channel.makefile_stdin("wb"), end
-        finally:
-            channel.close()
-        return
-    pipe = subprocess.PIPE
-    with subprocess.Popen(["sh", "-c", command], stdin=pipe, stderr=pipe) as process:
-        archive, errors = process.stdin, process.stderr
-        assert archive
-        assert errors
-
-        def ended() -> tuple[int, bytes]:
-            said = errors.read()
-            return process.wait(), said
-
-        yield archive, ended

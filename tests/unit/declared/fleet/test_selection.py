@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from sparkwright.common.errors import PlanError
+from sparkwright.run.inventory.data import check_logins
 from sparkwright.run.inventory.groups import load
-from sparkwright.run.inventory.logins import check_logins
 from sparkwright.run.inventory.selection import choose_replicas, selected
 from sparkwright.run.options import slips
 
