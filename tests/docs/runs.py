@@ -60,16 +60,19 @@ def recorded(session: str) -> str:
     return _fence("\n".join(map(str.rstrip, session.splitlines())))
 
 
-# What a run prints of each operation, and what is proved of the second Spark.
+# How a run begins, what it prints of each operation, which files of tests ran, and what is proved of
+# the second Spark.
 _LONG = re.compile(
-    r"(?<=\n)(--> Beginning operation run\.\.\.\n).*?(?=--> Disconnecting)"
-    r"|(?<=\n)(=+ proved on spark-b =+\n).*?(?=\n\n=)",
+    r"(?<=\n)(?P<begin>--> Loading config\.\.\.\n).*?(?=--> Preparing)"
+    r"|(?<=\n)(?P<run>--> Beginning operation run\.\.\.\n).*?(?=--> Disconnecting)"
+    r"|(?<=\n)(?P<tests>collected \d+ items\n).*?(?==+ proved on spark-a)"
+    r"|(?<=\n)(?P<proved>=+ proved on spark-b =+\n).*?(?=\n\n=)",
     re.DOTALL,
 )
 
 
 def _short(part: str) -> str:
-    return _LONG.sub(lambda match: f"{match[1] or match[2]}    …\n", part)
+    return _LONG.sub(lambda match: f"{match[match.lastgroup or 0]}    …\n", part)
 
 
 def plan() -> str:
