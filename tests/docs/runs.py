@@ -60,10 +60,11 @@ def recorded(session: str) -> str:
     return _fence("\n".join(map(str.rstrip, session.splitlines())))
 
 
-# How a run begins, and what it prints of each operation.
+# How a run begins, what it prints of each operation, and what pyinfra says of any plan.
 _LONG = re.compile(
     r"(?<=\n)(?P<begin>--> Loading config\.\.\.\n).*?(?=--> Preparing)"
-    r"|(?<=\n)(?P<run>--> Beginning operation run\.\.\.\n).*?(?=--> Disconnecting)",
+    r"|(?<=\n)(?P<run>--> Beginning operation run\.\.\.\n).*?(?=--> Disconnecting)"
+    r"|(?<=\n\n)(?P<note>)    Detected changes may not.*?(?=\n--> Disconnecting)",
     re.DOTALL,
 )
 
