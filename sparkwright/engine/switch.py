@@ -38,7 +38,7 @@ class MemoryState(Part):
         reserved: of that engine where it does not run now.
     """
 
-    part: ClassVar = "switch.memory"
+    part: ClassVar = "machine.memory"
 
     total: int
     available: int
@@ -112,7 +112,7 @@ class SwitchState(Part):
         lines: the new lines of the candidate's log.
     """
 
-    part: ClassVar = "switch"
+    part: ClassVar = "engines.switch"
 
     ended: bool
     report: SwitchReport | None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from host.state import link
+from host.state import network
 from sparkwright.network.link.identity import Identity, new_identity_script
 
 PAIR = ("spark-a", "spark-b")
@@ -28,7 +28,7 @@ def _make(root: Path, spark: str) -> Identity:
 
 
 def _read(root: Path) -> Identity:
-    said = json.dumps(link.read(str(root)))
+    said = json.dumps(network.link(str(root)))
     assert "PRIVATE" not in said
     return Identity.model_validate_json(said)
 

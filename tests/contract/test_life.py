@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from host.common import probe
-from host.state.vllm_metrics import LOAD
+from host.state.engine_api import LOAD
 from sparkwright.plan.causes.journal import Journal
 from sparkwright.plan.causes.log_causes import table
 from tests.contract import engines, facts

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from host.common import probe
-from host.state.vllm_metrics import FINISHED, LOAD, between, ends
+from host.state.engine_api import FINISHED, LOAD, between, ends
 from tests.contract import facts
 from tests.contract.engines import (
     COMPLETIONS,

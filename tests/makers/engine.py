@@ -69,8 +69,8 @@ def spark(
     return fake_host(
         state={
             "engines": found,
-            "switch.memory": memory | {"engine": size, "beside": 0, "reserved": 0},
-            "switch": switch | {"lines": [log] if log else []},
+            "machine.memory": memory | {"engine": size, "beside": 0, "reserved": 0},
+            "engines.switch": switch | {"lines": [log] if log else []},
             "engines.history": history,
         },
         spark="a",

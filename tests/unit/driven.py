@@ -30,6 +30,7 @@ class Driven:
         state: what its parts are, by their names, or functions of what is asked; None for a host
             on which the program that reads them runs.
         asked: the parts that each command read.
+        peers: other hosts of the run.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Driven:
     commands: list[tuple[str, Any]] = field(default_factory=list)
     state: Mapping[str, Any] | None = None
     asked: list[list[str]] = field(default_factory=list)
+    peers: tuple["Driven", ...] = ()
 
     def run(self, operation: Callable[..., Any], **arguments: Any) -> OperationMeta:
         """Run one operation as `pyinfra -y` does, and return its result."""
@@ -72,10 +74,15 @@ class Driven:
         return json.dumps({"known": value(**asked) if callable(value) else value})
 
     def _connect(self, *, check_for_changes: bool) -> tuple[State, Host]:
-        inventory = Inventory(([self.name], self.data))
+        everyone = (self, *self.peers)
+        inventory = Inventory(([(each.name, each.data) for each in everyone], {}))
         state = State(inventory, Config(), check_for_changes=check_for_changes)
         connect_all(state)
-        host = inventory.get_host(self.name)
+        for each in everyone:
+            each._listen(inventory.get_host(each.name))
+        return state, inventory.get_host(self.name)
+
+    def _listen(self, host: Host) -> None:
         connector: Any = host.connector
         original = connector.run_shell_command
 
@@ -90,7 +97,6 @@ class Driven:
             return original(command, **arguments)
 
         connector.run_shell_command = run_shell_command
-        return state, host
 
 
 def this_machine(**data: Any) -> Driven:

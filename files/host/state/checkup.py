@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from host.state import docker, gpu, machine
+from host.state.engine_api import finished
 from host.state.engines import current, engines, owner
-from host.state.readers import UnknownError, lines, meminfo, text, word
-from host.state.running import nvidia_smi
-from host.state.vllm_metrics import finished
+from host.state.readers import UnknownError, free_bytes, lines, meminfo, text, word
+from host.state.status import nvidia_smi
 
 # Lines of a log that are read: a start of vLLM writes some 200, a traceback of two ranks 500; and
 # characters of a line.
@@ -46,6 +46,7 @@ def read(root: str) -> dict[str, Any]:
     unit = engines().get(release or "")
     recent = [down for down in _hard_downs(root) if 0 <= now - down < _DAY]
     version, runtimes = _docker()
+    folders = (root, "/var/lib/docker")
     return {
         "release": release,
         "unit": unit,
@@ -54,7 +55,7 @@ def read(root: str) -> dict[str, Any]:
         "driver": word("/sys/module/nvidia/version") or None,
         "memory": [memory[name] for name in ("MemTotal", "MemFree", "MemAvailable")],
         "swapped": _swapped(),
-        "free": dict(_free(root, "/var/lib/docker")),
+        "free": {folder: free_bytes(folder) for folder in filter(os.path.isdir, folders)},
         "docker": version,
         "runtimes": runtimes,
         "gpu": gpu.read()["gpu"],
@@ -160,12 +161,6 @@ def _swapped() -> int:
 def _swapped_pages() -> int:
     rows = (text("/proc/vmstat") or "").splitlines()
     return sum(int(row.split()[1]) for row in rows if row.startswith(("pswpin ", "pswpout ")))
-
-
-def _free(*folders: str) -> Iterable[tuple[str, int]]:
-    for folder in filter(os.path.exists, folders):
-        found = os.statvfs(folder)
-        yield folder, found.f_bavail * found.f_frsize
 
 
 def _fastest_core() -> float | None:

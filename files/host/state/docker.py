@@ -1,14 +1,21 @@
 """Docker, asked by its socket: its command takes a tenth of a second of the processor each time."""
 
+import hashlib
 import json
 import socket
+from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote
 
 from host.state.readers import UnknownError, once
 
 SOCKET = "/var/run/docker.sock"
 # Seconds of silence, and bytes of an answer.
 _PATIENCE, _MOST = 20.0, 32 << 20
+# Of our engines' containers.
+LABEL = "sparkwright.release"
+# Of its configuration, what containers take over.
+_CONFIG = ("Entrypoint", "Cmd", "Env", "User", "WorkingDir")
 
 
 @once
@@ -38,3 +45,42 @@ def get(path: str) -> Any:
     if status != [b"200"]:
         raise UnknownError(f"Docker refuses {path}: {body[:200].decode(errors='replace')}")
     return json.loads(body)
+
+
+def engine_containers() -> list[dict[str, Any]]:
+    """Return our engines' containers that run; none where Docker does not answer."""
+    try:
+        found = get("/containers/json") or []
+    except UnknownError:
+        return []
+    return [each for each in found if (each["Labels"] or {}).get(LABEL)]
+
+
+def image_id(names: Sequence[str]) -> str | None:
+    """Return the id of an image by the first of its names that Docker knows."""
+    try:
+        found = [get(f"/images/{quote(name, safe='/:@')}/json") for name in names]
+    except UnknownError:
+        return None
+    return next((each["Id"] for each in found if each), None)
+
+
+def image(references: Sequence[str]) -> dict[str, Any]:
+    """Return the image that has one of these names, None without one; and Docker's fault."""
+    try:
+        asked = (get(f"/images/{name}/json") for name in references)
+        found = next(filter(None, asked), None)
+    except UnknownError as error:
+        return {"image": None, "fault": str(error)}
+    return {"image": _image(found) if found else None, "fault": ""}
+
+
+def _image(found: dict[str, Any]) -> dict[str, Any]:
+    """Return an image's id, its size, and a hash of its content.
+
+    Layers and configuration identify the content, unlike the id, which depends on Docker's store.
+    """
+    config = found.get("Config") or {}
+    content = [found["RootFS"].get("Layers"), *(config.get(key) or None for key in _CONFIG)]
+    digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    return {"id": found["Id"], "size": found.get("Size", 0), "content": digest}

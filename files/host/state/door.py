@@ -71,6 +71,15 @@ def taken(port: int, unit: str) -> list[str]:
     return [f"{found[pid]} (pid {pid})" for pid in sorted(found)]
 
 
+def gateway(root: str, port: int = 0) -> dict[str, Any]:
+    """Return what the files and units of a gateway do not tell."""
+    return {
+        "installed": installed() is not None,
+        "stray": stray(root),
+        "taken": taken(port, "gateway-door.service"),
+    }
+
+
 def issued(root: str) -> dict[str, bool]:
     """Tell what a site has issued to the doors of a host, the gateway's among them.
 

@@ -1,5 +1,6 @@
-"""What the preflight judges: the machine, its system, its GPU, Docker, disks and ports."""
+"""The machine: what the preflight judges, its memory, and its container runtime."""
 
+import json
 import os
 import platform
 import re
@@ -8,9 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from host.state import docker, gpu
-from host.state.containers import image_id, running
-from host.state.readers import UnknownError, lines, meminfo, run, text, word
+from host.state.engines import current, engines
+from host.state.readers import UnknownError, lines, meminfo, names, once, run, text, word
 from host.state.sockets import listening
+
+_DAEMON_JSON = "/etc/docker/daemon.json"
 
 
 def read(
@@ -48,7 +51,7 @@ def read(
         "available": memory["MemAvailable"],
         # Copies of a disk share the first, virtual machines that share a kernel the second.
         "machine": f"{word('/etc/machine-id')} {word('/proc/sys/kernel/random/boot_id')}".strip(),
-        "serves": _target(f"{place or root}/current"),
+        "serves": current(place or root),
         "root_device": root_device,
         "root_free": root_free,
         "docker_device": docker_device,
@@ -58,9 +61,9 @@ def read(
         "systemd": state or "absent",
         "failed_units": _failed_units() if state == "degraded" else [],
         "clock": int(time.time()),
-        "image": image_id(images if info else ()),
+        "image": docker.image_id(images if info else ()),
         "weights": _size(root, [os.path.join(root, folder) for folder in folders]),
-        "listeners": _listeners(ports, running() if info else ()),
+        "listeners": _listeners(ports, docker.engine_containers() if info else ()),
     }
 
 
@@ -109,10 +112,6 @@ def _existing(path: str) -> str:
     return path if os.path.exists(path) else _existing(os.path.dirname(path))
 
 
-def _target(link: str) -> str | None:
-    return os.path.basename(os.readlink(link)) if os.path.islink(link) else None
-
-
 def _failed_units() -> list[str]:
     return [row.split()[0] for row in lines("systemctl", "--failed", "--plain", "--no-legend")]
 
@@ -150,3 +149,85 @@ def _listeners(ports: Sequence[int], containers: Sequence[dict[str, Any]]) -> li
         }
         for (port, pid), process in sorted(found.items())
     ]
+
+
+def memory(root: str, release: str = "", others: Sequence[str] = ()) -> dict[str, Any]:
+    """Return bytes; of an engine None where nothing says how many it takes.
+
+    Args:
+        root: The folder of the seat of `release`.
+        others: The folders of the Spark's other seats.
+    """
+    found, best = meminfo(), gpu.read()["gpu"]
+    beside = [(place, own) for place in others if (own := current(place))]
+    taken = {own: _engine_size(place, own) or 0 for place, own in beside}
+    units = engines()
+    runs = [own for own in taken if units.get(own, {}).get("active") == "active"]
+    return {
+        "total": found["MemTotal"],
+        "available": found["MemAvailable"],
+        "handover": kernel()["handover"],
+        "gpu_free": best and best["memory_free"],
+        "engine": _engine_size(root, release),
+        "beside": sum(taken.values()),
+        "reserved": sum(size for own, size in taken.items() if own not in runs),
+    }
+
+
+def _engine_size(place: str, release: str) -> int | None:
+    """Return the bytes of an engine that the orders of its last switch contain."""
+    try:
+        size = json.loads(text(f"{place}/manifests/switch@{release}.json") or "{}")["engine"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return size if isinstance(size, int) and size > 0 else None
+
+
+def runtime(root: str, repository: str) -> dict[str, Any]:
+    """Return the container runtime.
+
+    Docker that runs and does not answer is unknown: without its containers, a restart would seem to
+    end none.
+
+    Args:
+        repository: The address by which apt may know the toolkit's package source already.
+    """
+    info, running = _docker_at_work()
+    return {
+        "toolkit": toolkit(),
+        "repository": any(repository in (text(path) or "") for path in _sources()),
+        "runtimes": list(info.get("Runtimes") or ()),
+        "containers": [each["Names"][0].lstrip("/") for each in running],
+        "daemon_json": text(_DAEMON_JSON) or "",
+        "proxies": (text(f"{root}/state/docker-proxies") or "").splitlines(),
+    }
+
+
+def _docker_at_work() -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    try:
+        return docker.get("/info") or {}, docker.get("/containers/json") or []
+    except UnknownError:
+        if run("systemctl", "is-active", "--quiet", "docker.service").returncode == 0:
+            raise UnknownError("Docker runs, but does not answer: journalctl -u docker") from None
+        return {}, []
+
+
+@once
+def toolkit() -> str | None:
+    """Return what the toolkit says of its version; None where it is not installed."""
+    return next(iter(lines("nvidia-ctk", "--version")), None)
+
+
+def _sources() -> list[str]:
+    folder = "/etc/apt/sources.list.d"
+    return ["/etc/apt/sources.list", *(f"{folder}/{name}" for name in names(folder))]
+
+
+def gpu_proof(root: str) -> dict[str, Any]:
+    """Return driver, toolkit, Docker and kernel now, and what was written when it was proved."""
+    best = gpu.read()["gpu"] or {}
+    found = (best.get("driver"), toolkit(), _docker().get("ServerVersion"), os.uname().release)
+    return {
+        "versions": [version for version in found if version],
+        "proved": (text(f"{root}/state/gpu") or "").splitlines(),
+    }

@@ -88,6 +88,14 @@ def names(folder: str) -> list[str]:
         return []
 
 
+def free_bytes(folder: str) -> int:
+    """Return the bytes that are free where a folder is, or is to be."""
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
+
+
 def once(function: Callable[..., T]) -> Callable[..., T]:
     """Have several parts, each in a thread of its own, share what a function returns or raises."""
     known: dict[tuple[object, ...], T | Exception] = {}

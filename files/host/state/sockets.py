@@ -3,11 +3,17 @@
 import re
 from typing import Any
 
+from host.state.docker import engine_containers
 from host.state.readers import lines, once, word
 
 _PID = re.compile(r"pid=(\d+)")
 # Whose name has a line feed, which ends a line of ss's before the process' id.
 _HIDDEN = {"pid": 0, "command": "\n", "cgroup": ""}
+
+
+def read(root: str = "") -> dict[str, Any]:
+    """Return all listening sockets, and the ids of our engines' containers."""
+    return {"sockets": listening(), "engines": [each["Id"] for each in engine_containers()]}
 
 
 @once

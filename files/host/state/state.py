@@ -23,15 +23,15 @@ SHOWN: tuple[str, ...] = (
     "engines",
     "engines.history",
     "exporter",
-    "fabric",
     "firewall",
-    "link",
-    "listeners",
     "machine",
-    "running",
-    "runtime.gpu_proof",
+    "machine.gpu_proof",
+    "machine.memory",
+    "network.fabric",
+    "network.link",
+    "sockets",
     "status",
-    "switch.memory",
+    "status.running",
 )
 
 # What others take for the end of a line, as JSON may have it in texts.

@@ -1,23 +1,26 @@
-"""The present status of a replica on a Spark; it needs no rights, and takes 1 to 2 s."""
+"""What a Spark does: the status of a replica, what runs where nothing compares, a benchmark."""
 
 import json
 import os
 import re
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from host.common.seat import seat_of
-from host.state import gpu
+from host.state import docker, gpu
+from host.state.engine_api import load
 from host.state.engines import current, engines, owner, switches
-from host.state.readers import meminfo, run, text, word
-from host.state.vllm_metrics import load
+from host.state.machine import kernel
+from host.state.readers import free_bytes, lines, meminfo, run, text, word
+from host.state.state import MOST
 
 # Seconds for which the figures of the door count.
 _FRESH = 60
 
 
 def read(root: str, door: str = "door.service") -> dict[str, Any]:
-    """Return the status.
+    """Return the status; it needs no rights, and takes 1 to 2 s.
 
     Args:
         root: The folder of the seat.
@@ -43,7 +46,7 @@ def read(root: str, door: str = "door.service") -> dict[str, Any]:
         "clock_limit": _number(word(f"{root}/state/gpu-clock")),
         "memory_total": memory["MemTotal"],
         "memory_available": memory["MemAvailable"],
-        "disk_free": _free(root),
+        "disk_free": free_bytes(root),
         "door": run("systemctl", "is-active", door).stdout.strip() or "unknown",
         "held": _held(root),
     }
@@ -62,14 +65,6 @@ def _number(digits: str) -> int | None:
     return int(digits) if digits.isdecimal() else None
 
 
-def _free(folder: str) -> int:
-    """Return the bytes that are free where a folder is, or is to be."""
-    while not os.path.exists(folder):
-        folder = os.path.dirname(folder)
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize
-
-
 def _held(root: str) -> int | None:
     """Return how many requests wait at the door; None if unknown. The door itself tells only root.
 
@@ -85,3 +80,45 @@ def _held(root: str) -> int | None:
     except OSError:
         return None
     return int(found[1]) if found else None
+
+
+def running(root: str, images: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what runs.
+
+    Args:
+        root: The folder of the seat.
+        images: The names of the image of the declared release; none on an idle Spark.
+    """
+    found = [docker.get(f"/containers/{each['Id']}/json") for each in docker.engine_containers()]
+    return {
+        "containers": {
+            config["Labels"][docker.LABEL]: {
+                "image": container["Image"],
+                "arguments": config["Cmd"] or [],
+                "environment": config["Env"] or [],
+            }
+            # One that has ended meanwhile is there no more.
+            for container in filter(None, found)
+            for config in [container["Config"]]
+        },
+        "image": docker.image_id(images),
+        "held": lines("apt-mark", "showhold"),
+        "kernel": kernel(),
+        "gpu": gpu.read()["gpu"],
+        "inside": nvidia_smi(root),
+    }
+
+
+def nvidia_smi(root: str) -> str:
+    """Return what nvidia-smi says in the container of a seat's engine; "" where none runs."""
+    release = current(root)
+    if release is None or engines().get(release, {}).get("active") != "active":
+        return ""
+    done = run("docker", "exec", f"vllm-{release}", "nvidia-smi", "--list-gpus")
+    return " ".join(f"{done.stdout} {done.stderr}".split())
+
+
+def benchmark(root: str) -> dict[str, Any]:
+    """Return the result of the last benchmark; None while there is none."""
+    found = text(f"{root}/benchmarks/latest.json", MOST)
+    return {"answer": None if found is None else json.loads(found)}

@@ -16,7 +16,7 @@ class EngineImage(Bounded):
 class ImageState(Part):
     """The image with one of the names that were asked for, if any; and why Docker is silent."""
 
-    part: ClassVar = "image"
+    part: ClassVar = "docker.image"
 
     image: EngineImage | None
     fault: str

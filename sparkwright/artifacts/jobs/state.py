@@ -9,7 +9,7 @@ from sparkwright.common.progress import JobProgress
 class Environment(Part):
     """A virtual environment: sha256 of its requirements, None if it does not work."""
 
-    part: ClassVar = "environment"
+    part: ClassVar = "artifacts.environment"
 
     requirements: str | None
 
@@ -24,6 +24,6 @@ class JobState(Bounded):
 class Jobs(Part):
     """Jobs by unit name without its suffix, such as "weights@qwen36-nvfp4"."""
 
-    part: ClassVar = "jobs"
+    part: ClassVar = "artifacts.jobs"
 
     jobs: dict[str, JobState]

@@ -31,7 +31,7 @@ class CheckpointFolder(Bounded):
 class WeightFolders(Part):
     """Folders of checkpoints by their names below the root, read without reading weights."""
 
-    part: ClassVar = "weights"
+    part: ClassVar = "artifacts.weights"
     patience: ClassVar[float] = 60
 
     folders: dict[str, CheckpointFolder]

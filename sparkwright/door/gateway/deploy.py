@@ -69,7 +69,7 @@ class GatewayState(Part):
         taken: Other programs that listen on its port, as in "nginx (pid 7)".
     """
 
-    part: ClassVar = "gateway"
+    part: ClassVar = "door.gateway"
 
     installed: bool
     stray: bool

@@ -85,7 +85,7 @@ class Answer(HostAnswer):
 class BenchmarkResult(Part):
     """The result of the last benchmark; None while there is none."""
 
-    part: ClassVar = "jobs.benchmark"
+    part: ClassVar = "status.benchmark"
 
     answer: Answer | None
 

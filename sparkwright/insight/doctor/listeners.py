@@ -104,7 +104,7 @@ class Socket(Bounded):
 class Listening(Part):
     """All sockets on a Spark, and the ids of our engines' containers that run."""
 
-    part: ClassVar = "listeners"
+    part: ClassVar = "sockets"
 
     sockets: tuple[Socket, ...]
     engines: tuple[str, ...]

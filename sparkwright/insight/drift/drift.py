@@ -54,7 +54,7 @@ class Running(Part):
         inside: output of nvidia-smi in the container of the current engine; "" where none runs.
     """
 
-    part: ClassVar = "running"
+    part: ClassVar = "status.running"
 
     containers: dict[str, RunningContainer]
     image: str | None

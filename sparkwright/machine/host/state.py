@@ -15,7 +15,7 @@ _OTHERS = (
     *("prometheus-node-exporter.service", "systemd-journald.service"),
 )
 # What of the root folder is not looked at: much of it, or the whole releases of others.
-_LARGE = ("benchmarks", "bundle", "cache", "hf", "releases", "sockets")
+_LARGE = ("benchmarks", "bundle", "cache", "hf", "releases")
 
 
 class KnownUnit(Bounded):
@@ -93,7 +93,7 @@ def ask_placed(root: str) -> Ask[Placed]:
     return Placed.ask(
         folders=[f"{root}/{each.name}" for each in placed.FOLDERS if each.name not in _LARGE],
         paths=[
-            *(root, f"{root}/sockets/engines"),
+            root,
             *(f"{root}/{name}" for name in _LARGE),
             *outside,
             *(f"{SYSTEMD}/{name}" for name in unit_names()),

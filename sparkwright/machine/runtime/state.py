@@ -17,7 +17,7 @@ class ContainerRuntime(Part):
         proxies: the values that runs have set there so far, as `daemon_json.recorded`.
     """
 
-    part: ClassVar = "runtime"
+    part: ClassVar = "machine.runtime"
     patience: ClassVar = 60
 
     toolkit: str | None
@@ -31,7 +31,7 @@ class ContainerRuntime(Part):
 class GpuProof(Part):
     """Versions of driver, toolkit, Docker and kernel, and what was proved to get the GPU."""
 
-    part: ClassVar = "runtime.gpu_proof"
+    part: ClassVar = "machine.gpu_proof"
 
     versions: tuple[str, ...]
     proved: tuple[str, ...]

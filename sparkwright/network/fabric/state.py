@@ -88,7 +88,7 @@ class FabricState(Part):
         reach: By the peer's address; None when the Spark has no `ping`.
     """
 
-    part: ClassVar = "fabric"
+    part: ClassVar = "network.fabric"
 
     netdevs: dict[str, Netdev]
     addresses: tuple[tuple[str, IPv4Interface], ...]
@@ -105,7 +105,7 @@ class FabricState(Part):
 class WriteBandwidth(Part):
     """Gb/s of RDMA writes to the peer by one twin; None when the test did not run."""
 
-    part: ClassVar = "fabric.write_bandwidth"
+    part: ClassVar = "network.write_bandwidth"
     # For the peer, for the measurement, and for a program that is slow to end.
     patience: ClassVar = 2 * MEASURING
 

@@ -19,7 +19,7 @@ class Identity(Part):
         certificate: in PEM, if it is fit.
     """
 
-    part: ClassVar = "link"
+    part: ClassVar = "network.link"
 
     state: Literal["absent", "unreadable", "unfit", "fit"]
     detail: str = ""

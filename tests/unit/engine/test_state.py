@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from host.state import engine_api, engines, switch
+from host.state import engine_api, engines, machine
 from host.state import readers as host_readers
 from sparkwright.declared.recipe.questions import example, shortest
 from sparkwright.engine.state import EngineState, ask_release, problem
@@ -126,13 +126,12 @@ def test_a_history_is_read(root: Path) -> None:
 
 def test_memory_is_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {"MemTotal": 9 << 30, "MemAvailable": 8 << 30, "CmaFree": 1 << 30, "CmaTotal": 1 << 20}
-    for module in (switch, switch.machine):
-        monkeypatch.setattr(module, "meminfo", lambda: sizes)
+    monkeypatch.setattr(machine, "meminfo", lambda: sizes)
     best: dict[str, int] | None = {"memory_free": 3}
-    monkeypatch.setattr(switch.gpu, "read", lambda: {"gpu": best})
+    monkeypatch.setattr(machine.gpu, "read", lambda: {"gpu": best})
 
     def read(release: str = "tiny-1") -> MemoryState:
-        told = switch.memory(str(root), release, [f"{root}/seats/embed", f"{root}/seats/none"])
+        told = machine.memory(str(root), release, [f"{root}/seats/embed", f"{root}/seats/none"])
         return MemoryState.model_validate_json(json.dumps(told))
 
     found = read()
@@ -155,7 +154,7 @@ def test_a_switch_is_read(root: Path) -> None:
     program(root.parent / "bin/systemctl", "echo inactive")
 
     def read(**asked: Any) -> SwitchState:
-        told = switch.read(str(root), "tiny-1", **asked)
+        told = engines.switch(str(root), "tiny-1", **asked)
         return SwitchState.model_validate_json(json.dumps(told))
 
     assert read() == SwitchState(ended=True, report=None, cursor=None, lines=())

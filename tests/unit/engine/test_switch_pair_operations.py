@@ -21,7 +21,7 @@ def said(ended: bool, *lines: str, **report: str) -> dict[str, Any]:
 def head(*looks: Mapping[str, Any]) -> Driven:
     """A Spark of which one look after another finds this."""
     answers = iter(looks)
-    return fake_host(state={"switch": lambda **asked: next(answers)}, _sudo=True)
+    return fake_host(state={"engines.switch": lambda **asked: next(answers)}, _sudo=True)
 
 
 def test_the_other_of_a_pair_ends_its_switch_too(monkeypatch: pytest.MonkeyPatch) -> None:

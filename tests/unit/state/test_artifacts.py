@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from host.state import docker, environment, image, jobs, weights
+from host.state import artifacts, docker
 from sparkwright.artifacts.image.state import ImageState
 from tests.makers.docker import image_files, serving_docker
 
@@ -19,7 +19,7 @@ def test_the_report_of_a_job_is_no_link(tmp_path: Path) -> None:
         (tmp_path / path).write_text(json.dumps(report))
     (tmp_path / "linked/.sparkwright-progress.json").symlink_to(tmp_path / "jobs/image@5.json")
     names = ("image@5", "weights@model", "weights@linked", "image-copy")
-    found = jobs.read(str(tmp_path), names)["jobs"]
+    found = artifacts.jobs(str(tmp_path), names)["jobs"]
     assert [found[name]["progress"] for name in names] == [report, report, None, None]
 
 
@@ -27,13 +27,13 @@ def test_an_image_is_known_by_any_name_and_told_by_its_content(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(docker, "SOCKET", str(tmp_path / "docker.sock"))
-    fault = image.read(["none"])["fault"]
+    fault = docker.image(["none"])["fault"]
     assert fault.startswith("Docker does not answer: ")
     with serving_docker(tmp_path / "docker.sock") as daemon:
         for name, layer in (("lab/a:1", b"a"), ("lab/b:1", b"b"), ("lab/a:2", b"a")):
             _, daemon.images[name] = image_files(layer)
         found = [
-            ImageState.model_validate(image.read(["absent", name])).image
+            ImageState.model_validate(docker.image(["absent", name])).image
             for name in ("lab/a:1", "lab/a:2", "lab/b:1", "other")
         ]
     first, same, another, absent = found
@@ -44,14 +44,14 @@ def test_an_image_is_known_by_any_name_and_told_by_its_content(
 
 
 def test_an_environment_that_lacks_its_packages_does_not_work(tmp_path: Path) -> None:
-    assert environment.read(str(tmp_path / "none")) == {"requirements": None}
+    assert artifacts.environment(str(tmp_path / "none")) == {"requirements": None}
     (tmp_path / "bin").mkdir()
     (tmp_path / ".requirements").write_text("a==1\n")
     python = tmp_path / "bin/python"
     python.touch(0o755)
     for status, expected in ((1, None), (0, sha256(b"a==1\n").hexdigest())):
         python.write_text(f"#!/bin/sh\nexit {status}\n")
-        assert environment.read(str(tmp_path)) == {"requirements": expected}
+        assert artifacts.environment(str(tmp_path)) == {"requirements": expected}
 
 
 def test_a_folder_of_weights_by_its_record(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_folder_of_weights_by_its_record(tmp_path: Path) -> None:
     entry = {"size": 4, "mtime_ns": stamp.st_mtime_ns, "inode": stamp.st_ino, "hash": "a"}
     record = {"files": {"right": entry, "touched": entry, "gone": entry}}
     (folder / ".sparkwright.json").write_text(json.dumps(record))
-    found = weights.read(str(tmp_path), ["model", "none"])["folders"]
+    found = artifacts.weights(str(tmp_path), ["model", "none"])["folders"]
     assert found["none"] == {"manifest": None, "files": {}}
     assert found["model"]["files"] == {
         "right": {"size": 4, "hash": "a", "changed": False},

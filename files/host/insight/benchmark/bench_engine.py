@@ -7,8 +7,7 @@ import time
 from typing import Any, NoReturn
 
 from host.common.progress import JobError
-from host.state.engine_api import ask
-from host.state.vllm_metrics import samples
+from host.state.engine_api import ask, samples
 
 # A long prompt is counted in less than a second; the first answer after a start may take a minute.
 _PATIENCE = 300

@@ -36,7 +36,7 @@ _LOSSES = (OSError, EOFError, SSHException)
 class Carried(Part):
     """The hashes of a bundle's files on a Spark by their paths, and the free bytes of its disk."""
 
-    part: ClassVar = "bundle"
+    part: ClassVar = "artifacts.bundle"
     # Hashing takes minutes.
     patience: ClassVar[float] = 3600
 

@@ -25,7 +25,7 @@ COPY: dict[str, Any] = {"root": "/r", "references": (NAME,), "address": "192.168
 def docker(content: str) -> dict[str, Any]:
     """Return a Docker that has an image of this content, or none."""
     found = {"id": "sha256:1", "size": 1, "content": content}
-    return {"image": {"image": found if content else None, "fault": ""}}
+    return {"docker.image": {"image": found if content else None, "fault": ""}}
 
 
 def test_a_built_image_that_is_here_costs_one_command() -> None:
@@ -33,7 +33,7 @@ def test_a_built_image_that_is_here_costs_one_command() -> None:
     assert not spark.predicts_change(built_image, **BUILD)
     spark.asked.clear()
     assert not spark.run(built_image, **BUILD).did_change()
-    assert (spark.commands, spark.asked) == ([], [["image"]])
+    assert (spark.commands, spark.asked) == ([], [["docker.image"]])
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_no_docker_is_no_missing_image(
     operation: Callable[..., Any], arguments: dict[str, Any]
 ) -> None:
     fault = "Docker does not answer: Cannot connect"
-    spark = fake_host(state={"image": {"image": None, "fault": fault}})
+    spark = fake_host(state={"docker.image": {"image": None, "fault": fault}})
     assert spark.run(operation, **arguments).did_error()
     assert "Docker does not answer: Cannot connect" in spark.scripts()[-1]
     assert not any("systemctl" in script for script in spark.scripts()[:-1])
@@ -60,9 +60,9 @@ def test_the_base_is_pulled_before_the_build(base: bool) -> None:
     }
 
     def images(references: list[str]) -> Any:
-        return docker("a" if base and references == [BASE] else "")["image"]
+        return docker("a" if base and references == [BASE] else "")["docker.image"]
 
-    spark = fake_host(state={"image": images, "jobs": {"jobs": jobs}})
+    spark = fake_host(state={"docker.image": images, "artifacts.jobs": {"jobs": jobs}})
     assert spark.run(built_image, **BUILD).did_error()
     started = [script for script in spark.scripts() if "systemctl start" in script]
     job = build if base else pull
@@ -83,7 +83,7 @@ def test_the_head_says_by_ssh_what_it_has_built(monkeypatch: pytest.MonkeyPatch)
     orders: list[str] = []
     monkeypatch.setattr(operations, "put_manifest", lambda *given: orders.append(given[-1]) or ())
     failed = {"jobs": {"image-copy": {"active": "failed", "progress": None}}}
-    worker = fake_host(state=docker("") | {"jobs": failed})
+    worker = fake_host(state=docker("") | {"artifacts.jobs": failed})
     with fake_host(state=docker("a")).current() as head:
         pass
     worker.run(copied_image, head=head, **COPY)

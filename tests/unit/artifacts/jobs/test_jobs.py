@@ -18,21 +18,23 @@ from tests.unit.driven import Driven, fake_host
 
 REFERENCES = (f"example.org/vllm@sha256:{'5' * 64}", f"sha256:{'5' * 64}", f"sha256:{'6' * 64}")
 IMAGE = REFERENCES[0]
-LACKS = {"image": {"image": None, "fault": ""}}
-HAS = {"image": {"image": {"id": "sha256:1", "size": 1, "content": "a"}, "fault": ""}}
+LACKS = {"docker.image": {"image": None, "fault": ""}}
+HAS = {"docker.image": {"image": {"id": "sha256:1", "size": 1, "content": "a"}, "fault": ""}}
 TEXT = "huggingface-hub==2.4.0\n"
-OTHER = {"environment": {"requirements": None}}
+OTHER = {"artifacts.environment": {"requirements": None}}
 ENVIRONMENT = {"path": "/r/hf", "requirements": "/r/bin/requirements.txt", "text": TEXT}
 
 
 def failed(job: str, message: str) -> dict[str, Any]:
     """Return the part of a job that has failed."""
     progress = {"phase": "failed", "done": 0, "total": 1, "message": message}
-    return {"jobs": {"jobs": {job: {"active": "failed", "progress": progress}}}}
+    return {"artifacts.jobs": {"jobs": {job: {"active": "failed", "progress": progress}}}}
 
 
 def test_an_environment_with_the_same_requirements_stays() -> None:
-    spark = fake_host(state={"environment": {"requirements": sha256(TEXT.encode()).hexdigest()}})
+    spark = fake_host(
+        state={"artifacts.environment": {"requirements": sha256(TEXT.encode()).hexdigest()}}
+    )
     assert not spark.run(virtual_environment, **ENVIRONMENT).did_change()
     assert spark.commands == []
 

@@ -37,8 +37,8 @@ def answers(*, manifest: str, files: dict[str, Any], message: str = "") -> dict[
     """Return the parts of a Spark whose job has failed, and said so or nothing."""
     report = {"phase": "failed", "done": 0, "total": 0, "message": message} if message else None
     return {
-        "weights": {"folders": {"model": {"manifest": manifest, "files": files}}},
-        "jobs": {"jobs": {"weights@model": {"active": "failed", "progress": report}}},
+        "artifacts.weights": {"folders": {"model": {"manifest": manifest, "files": files}}},
+        "artifacts.jobs": {"jobs": {"weights@model": {"active": "failed", "progress": report}}},
     }
 
 
@@ -80,7 +80,7 @@ def test_a_folder_as_it_was_verified_costs_one_command(
 ) -> None:
     spark = fake_host(state=answers(manifest=known, files=FILES))
     assert not spark.run(weights, **arguments).did_change()
-    assert (spark.commands, spark.asked) == ([], [["weights"]])
+    assert (spark.commands, spark.asked) == ([], [["artifacts.weights"]])
     # A new manifest alone starts nothing.
     spark = fake_host(state=answers(manifest="0" * 64, files=FILES))
     assert spark.run(weights, **arguments).did_change()

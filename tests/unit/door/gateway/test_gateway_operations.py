@@ -37,7 +37,7 @@ def on(
     there["units"]["gateway.service"]["status"] = STATUS
     part = {"installed": bool(units), "stray": False, "taken": [], **found}
     environment = {"requirements": requirements}
-    state = {"gateway": part, "environment": environment, "placed": there}
+    state = {"door.gateway": part, "artifacts.environment": environment, "placed": there}
     return fake_host(state=state, root="/r")
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from host.state import docker
-from host.state import running as part
+from host.state import docker, status
 from sparkwright.insight.drift.drift import (
     Running,
     RunningContainer,
@@ -121,7 +120,7 @@ def test_what_docker_says_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     monkeypatch.setattr(docker, "get", said.get)
     ask = ask_running("/none", release())
-    found = ask.value(json.dumps({"known": part.read("/none", ["old", "image@sha256:0"])}))
+    found = ask.value(json.dumps({"known": status.running("/none", ["old", "image@sha256:0"])}))
     assert found.image == "sha256:aa"
     own = RunningContainer(image="sha256:bb", arguments=("serve",), environment=("A=b",))
     assert found.containers == {"a-1": own}
@@ -129,7 +128,7 @@ def test_what_docker_says_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_docker_nothing_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(docker, "SOCKET", str(tmp_path / "none"))
-    found = part.read("/none", ["image"])
+    found = status.running("/none", ["image"])
     assert (found["containers"], found["image"], found["inside"]) == ({}, None, "")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from host.state import containers, docker, machine, readers
+from host.state import docker, machine, readers
 from sparkwright.machine.host.survey import Listener, Survey
 from tests.makers.shell import program
 
@@ -70,7 +70,7 @@ def test_the_listeners_on_its_ports(
     monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]
 ) -> None:
     answers["/containers/json"] = [
-        {"Id": "a1", "Labels": {containers.LABEL: "r-1"}},
+        {"Id": "a1", "Labels": {docker.LABEL: "r-1"}},
         {"Id": "b2", "Labels": None},
     ]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from host.state import docker as host_docker
-from host.state import runtime
+from host.state import machine
 from host.state.readers import UnknownError
 from sparkwright.common.placed import DAEMON_JSON
 from sparkwright.declared.fleet.settings import AptRepository
@@ -46,7 +46,7 @@ def spark(
     files = {DAEMON_JSON: file_of(daemon_json, changed=changed)}
     units = {"docker.service": f"loaded {active} enabled 100"}
     return fake_host(
-        state={"runtime": found, "placed": placed(files=files, units=units)}, root="/r"
+        state={"machine.runtime": found, "placed": placed(files=files, units=units)}, root="/r"
     )
 
 
@@ -158,19 +158,19 @@ def test_a_docker_that_runs_and_does_not_answer_is_no_docker_without_containers(
     monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any], path: str
 ) -> None:
     answers[path] = {}
-    monkeypatch.setattr(runtime, "run", lambda *_: SimpleNamespace(returncode=0))
+    monkeypatch.setattr(machine, "run", lambda *_: SimpleNamespace(returncode=0))
     with pytest.raises(UnknownError, match="Docker runs, but does not answer: journalctl -u"):
-        runtime.read("/r", "http://x")
+        machine.runtime("/r", "http://x")
 
 
 def read(root: Path) -> ContainerRuntime:
-    return ContainerRuntime.model_validate_json(json.dumps(runtime.read(str(root), "http://x")))
+    return ContainerRuntime.model_validate_json(json.dumps(machine.runtime(str(root), "http://x")))
 
 
 def test_a_docker_that_does_not_run_has_no_containers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(runtime, "run", lambda *_: SimpleNamespace(returncode=3))
+    monkeypatch.setattr(machine, "run", lambda *_: SimpleNamespace(returncode=3))
     found = read(tmp_path)
     assert (found.runtimes, found.containers, found.proxies) == ((), (), ())
 
@@ -190,7 +190,7 @@ def test_what_a_docker_that_answers_has_and_what_runs_have_set(
     assert (found.proxies, found.repository) == (("a", "b"), False)
     sources = tmp_path / "nvidia.list"
     sources.write_text("deb http://x/deb /")
-    monkeypatch.setattr(runtime, "_sources", lambda: ["/nowhere", str(sources)])
+    monkeypatch.setattr(machine, "_sources", lambda: ["/nowhere", str(sources)])
     assert read(tmp_path).repository
 
 
@@ -198,11 +198,11 @@ def test_a_proof_holds_as_long_as_nothing_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]
 ) -> None:
     answers["/info"] = {"ServerVersion": "28.5.1"}
-    monkeypatch.setattr(runtime, "toolkit", lambda: "ctk 1.20")
-    monkeypatch.setattr(runtime.gpu, "read", lambda: {"gpu": {"driver": "580.1"}})
+    monkeypatch.setattr(machine, "toolkit", lambda: "ctk 1.20")
+    monkeypatch.setattr(machine.gpu, "read", lambda: {"gpu": {"driver": "580.1"}})
 
     def proof() -> GpuProof:
-        return GpuProof.model_validate_json(json.dumps(runtime.gpu_proof(str(tmp_path))))
+        return GpuProof.model_validate_json(json.dumps(machine.gpu_proof(str(tmp_path))))
 
     found = proof()
     assert found.now[:3] == ("580.1", "ctk 1.20", "28.5.1")

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from host.state import fabric, readers
+from host.state import network, readers
 from sparkwright.declared.fleet.fabric_plan import fabric_plan
 from sparkwright.network.fabric.bandwidth import (
     bandwidth_findings,
@@ -117,12 +117,12 @@ cat <<'END'
     path = f"{tmp_path}:{os.environ['PATH']}"
     monkeypatch.setattr(readers, "_ENVIRONMENT", {"PATH": path})
     monkeypatch.setenv("PATH", path)
-    monkeypatch.setattr(fabric.time, "sleep", lambda _: None)
+    monkeypatch.setattr(network.time, "sleep", lambda _: None)
     twin = ("rocep1s0f0", 5, 12000, "192.168.100.12")
-    assert fabric.write_bandwidth(*twin, patience=60) == {"gbits": 92.57}
-    assert fabric.write_bandwidth("other", *twin[1:], patience=0) == {"gbits": None}
+    assert network.write_bandwidth(*twin, patience=60) == {"gbits": 92.57}
+    assert network.write_bandwidth("other", *twin[1:], patience=0) == {"gbits": None}
     program(tmp_path / "ib_write_bw", "exec sleep 60")
-    assert fabric.write_bandwidth(*twin, patience=0.2) == {"gbits": None}
+    assert network.write_bandwidth(*twin, patience=0.2) == {"gbits": None}
 
 
 def test_a_server_without_a_client_fails(tmp_path):

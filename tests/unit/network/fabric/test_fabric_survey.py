@@ -6,7 +6,7 @@ from ipaddress import IPv4Interface
 import pytest
 import yaml
 
-from host.state import fabric
+from host.state import network
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.network.fabric.state import FabricState, Netdev, Profile, Rdma
 
@@ -26,13 +26,13 @@ def put(tree, files):
 @pytest.fixture
 def survey(tmp_path, monkeypatch):
     """Read a tree in place of the root folder."""
-    for name, path in (("_SYS", "/sys/class"), ("_PROFILES", fabric._PROFILES)):
-        monkeypatch.setattr(fabric, name, f"{tmp_path}{path}")
-    monkeypatch.setattr(fabric, "_NETPLAN", [f"{tmp_path}{each}" for each in fabric._NETPLAN])
+    for name, path in (("_SYS", "/sys/class"), ("_PROFILES", network._PROFILES)):
+        monkeypatch.setattr(network, name, f"{tmp_path}{path}")
+    monkeypatch.setattr(network, "_NETPLAN", [f"{tmp_path}{each}" for each in network._NETPLAN])
 
     def read(**arguments):
         ask = FabricState.ask(root="/opt/x", netdevs=NETDEVS, **arguments)
-        said = json.dumps({"known": fabric.read(**ask.arguments)})
+        said = json.dumps({"known": network.fabric(**ask.arguments)})
         return ask.value(said.replace(str(tmp_path), ""))
 
     return read

@@ -49,7 +49,7 @@ def test_what_cannot_be_read_is_not_replaced(root: Path) -> None:
 
 @needs_root
 def test_the_certificate_of_the_other_is_pinned(root: Path) -> None:
-    with fake_host(state={"link": FIT}, spark="spark-b").current() as peer:
+    with fake_host(state={"network.link": FIT}, spark="spark-b").current() as peer:
         arguments = {"root": str(root), "peer": peer}
         assert this_machine(root=str(root)).predicts_change(pinned, **arguments)
         assert this_machine(root=str(root)).run(pinned, **arguments).did_change()
@@ -59,7 +59,7 @@ def test_the_certificate_of_the_other_is_pinned(root: Path) -> None:
         assert not spark.run(pinned, **arguments).did_change()
         assert len(spark.commands) == 1
     newer = FIT | {"certificate": CERTIFICATE.replace("MIIB", "MIIC")}
-    with fake_host(state={"link": newer}, spark="spark-b").current() as peer:
+    with fake_host(state={"network.link": newer}, spark="spark-b").current() as peer:
         assert this_machine(root=str(root)).run(pinned, root=str(root), peer=peer).did_change()
     assert "MIIC" in (root / "link/peer.crt").read_text()
 
@@ -76,7 +76,7 @@ def test_without_one_a_dry_run_sees_a_change_and_a_run_fails(
     said: dict[str, str], problem: str
 ) -> None:
     spark = fake_host(spark="spark-a")
-    with fake_host(state={"link": said}, spark="spark-b").current() as peer:
+    with fake_host(state={"network.link": said}, spark="spark-b").current() as peer:
         assert spark.predicts_change(pinned, root="/r", peer=peer)
         assert spark.run(pinned, root="/r", peer=peer).did_error()
     assert f"spark-b shows no certificate: {problem}" in spark.scripts()[-1]

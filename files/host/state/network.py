@@ -1,4 +1,4 @@
-"""The network between the two Sparks of a pair: interfaces, settings, RDMA devices, the link."""
+"""The network between the two Sparks of a pair: interfaces, settings, RDMA devices, identity."""
 
 import json
 import os
@@ -21,7 +21,7 @@ _QUOTED = "\"[^\"\\n]*\"|'[^'\\n]*'|[^},\\s]"
 _ENTRY = re.compile(rf"({_KEY}[^:\n]*:[^\S\n]*)(?:{_QUOTED})[^}},\n]*")
 
 
-def read(
+def fabric(
     root: str, netdevs: Sequence[str] = (), probes: Sequence[tuple[str, str, int]] = ()
 ) -> dict[str, Any]:
     """Return the state of the fabric. Secrets in a netplan file (Wi-Fi) stay on the Spark.
@@ -170,3 +170,31 @@ def _gbits(output: str) -> float | None:
     rows = map(str.split, output.splitlines())
     values = [float(row[3]) for row in rows if len(row) in (4, 5) and row[0].isdecimal()]
     return values[-1] if values else None
+
+
+def link(root: str) -> dict[str, Any]:
+    """Return the state of the key and certificate by which the other Spark authenticates this one.
+
+    Where they are fit, the certificate is there, in PEM.
+    """
+    key, certificate = f"{root}/secrets/link.key", f"{root}/link/own.crt"
+    for path in (key, certificate):
+        try:
+            with open(path, "rb") as file:
+                file.read(1)
+        except FileNotFoundError:
+            return {"state": "absent"}
+        except OSError as error:
+            return {"state": "unreadable", "detail": f"{path}: {error.strerror}"}
+    pem = _openssl("x509", "-in", certificate)
+    public = _openssl("pkey", "-in", key, "-passin", "pass:", "-pubout")
+    found = os.stat(key)
+    is_safe = found.st_uid == os.geteuid() and found.st_mode & 0o7777 == 0o600
+    if is_safe and public and public == _openssl("x509", "-in", certificate, "-noout", "-pubkey"):
+        return {"state": "fit", "certificate": pem}
+    return {"state": "unfit"}
+
+
+def _openssl(*words: str) -> str:
+    done = run("openssl", *words)
+    return done.stdout if done.returncode == 0 else ""

@@ -2,7 +2,7 @@
 
 import re
 
-from host.state import vllm_metrics
+from host.state import engine_api
 from sparkwright.insight.status.status import EngineLoad
 from tests.makers.status import COUNTERS, LOAD
 
@@ -11,7 +11,7 @@ SECOND = COUNTERS.format(read="350.0", written="1050.0")
 
 
 def load(first: str, second: str) -> EngineLoad:
-    found = vllm_metrics.between(first, second, 1.25)
+    found = engine_api.between(first, second, 1.25)
     assert found
     return EngineLoad(**found)
 
@@ -21,7 +21,7 @@ def test_the_load_is_the_difference_of_two_looks() -> None:
 
 
 def test_an_engine_that_goes_down_between_the_looks_has_none() -> None:
-    assert vllm_metrics.between(FIRST, "", 1.0) is None
+    assert engine_api.between(FIRST, "", 1.0) is None
 
 
 def test_an_engine_that_was_started_between_the_looks_counts_from_nothing() -> None:
@@ -51,5 +51,5 @@ vllm:request_generation_tokens_bucket{engine="0",le="+Inf",model_name="m"} 47.0
 
 
 def test_how_requests_ended_without_our_probes() -> None:
-    assert vllm_metrics.ends(METRICS) == {"cut": 4, "ended": 3}
-    assert vllm_metrics.ends("") is None
+    assert engine_api.ends(METRICS) == {"cut": 4, "ended": 3}
+    assert engine_api.ends("") is None

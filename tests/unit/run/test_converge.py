@@ -1,0 +1,131 @@
+"""What `converge` reads of a Spark: all of it is asked beforehand, in one command."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyinfra.api.deploy import add_deploy
+from pyinfra.api.state import StateStage
+
+from sparkwright import deploy
+from sparkwright.run import spark as run_spark
+from sparkwright.run import target as run_target
+from tests.makers.engine import engines
+from tests.makers.fabric import spark as fabric_spark
+from tests.makers.preflight import SPARK
+from tests.makers.release import lock, recipe
+from tests.unit.driven import Driven, fake_host, placed
+
+INVENTORY = """\
+sparks:
+  a: {hardware: lab}
+  b: {hardware: lab}
+replicas:
+  chat: {recipe: lab-tiny, sparks: [a]}
+  other: {recipe: lab-tiny, sparks: [b]}
+  embed: {recipe: lab-built, sparks: [a], port: 8001, api_key: none}
+"""
+PAIR = """\
+sparks:
+  a: {}
+  b: {}
+replicas:
+  chat: {recipe: lab-tiny, sparks: [a, b]}
+"""
+FOUND = {
+    "machine": SPARK | {"clock": int(time.time())},
+    "firewall": {
+        "installed": False,
+        "active": None,
+        "at_boot": False,
+        "status": "",
+        "rules": [],
+        "ssh": [22],
+        "turned_on": False,
+        "other": None,
+        "published": [],
+    },
+    "machine.runtime": {
+        "toolkit": "1.17",
+        "repository": True,
+        "runtimes": ["nvidia"],
+        "containers": [],
+        "daemon_json": "",
+        "proxies": [],
+    },
+    "machine.gpu_proof": {"versions": ["1"], "proved": ["1"]},
+    "engines": lambda root, release="", **_: engines(
+        (release, "active"), enabled=release, current=release
+    ),
+    "placed": lambda units=(), **_: placed(units=dict.fromkeys(units, "loaded active enabled 1")),
+    "artifacts.environment": {"requirements": None},
+    "artifacts.weights": lambda root, folders: {
+        "folders": {name: {"manifest": None, "files": {}} for name in folders}
+    },
+    "docker.image": {"image": None, "fault": ""},
+    "door": {
+        "installed": None,
+        "stray": False,
+        "elsewhere": False,
+        "taken": [],
+        "unit": None,
+        "version": "",
+        "mark": "",
+    },
+    "exporter": {"holder": None, "installed": False, "ours": False},
+}
+
+
+SERVES = {"replica": "chat", "recipe": "lab-tiny", "rank": 0, "port": 8000, "api_key": "none"}
+ALONE = SERVES | {"ranks": ["a"], "spark": "a", "hardware": "lab"}
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for step in ("start_session", "hold_lease", "announce"):
+        monkeypatch.setattr(deploy, step, lambda: None)
+    monkeypatch.setattr(run_spark, "recipe_of", lambda _: recipe())
+    monkeypatch.setattr(run_target, "ensure_lock", lambda *_, **__: lock())
+    return tmp_path / "sparks.yaml"
+
+
+def plan(own: Driven) -> None:
+    with own.current() as host:
+        host.state.config.PARALLEL = 1  # one Spark plans after the other
+        host.state.set_stage(StateStage.Prepare)
+        for step in (deploy.start, deploy.converge):
+            add_deploy(host.state, step)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [ALONE, ALONE | {"replicas": ["chat", "embed"]}, {"spark": "a", "hardware": "lab"}],
+    ids=["one", "two", "idle"],
+)
+def test_all_is_asked_beforehand(more: dict[str, Any], fleet: Path) -> None:
+    fleet.write_text(INVENTORY)
+    own = fake_host(state=FOUND, fleet=str(fleet), **more)
+    plan(own)
+    (asked,) = own.asked
+    assert {"machine", "placed", "engines", "firewall"} <= {*asked}
+
+
+def test_so_is_what_the_other_of_a_pair_reads(fleet: Path) -> None:
+    fleet.write_text(PAIR)
+    sparks = []
+    for rank, name in enumerate(("a", "b")):
+        found = FOUND | {
+            "network.fabric": fabric_spark(rank).model_dump(mode="json"),
+            "network.link": {"state": "fit", "certificate": "x"},
+            "machine": SPARK | {"clock": int(time.time()), "machine": name},
+        }
+        data = SERVES | {"ranks": ["a", "b"], "rank": rank, "spark": name, "hardware": "gb10"}
+        spark = fake_host(state=found, fleet=str(fleet), **data)
+        sparks.append(replace(spark, name=f"@fake/{name}"))
+    head, worker = sparks
+    head.peers = (worker,)
+    plan(head)
+    assert (len(head.asked), len(worker.asked)) == (1, 1)
