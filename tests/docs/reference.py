@@ -183,8 +183,10 @@ def helps(command: click.Command, name: str, parent: click.Context | None = None
     context = click.Context(command, info_name=name, parent=parent, **settings)
     text = context.get_help()
     if parent:
-        # Each command of a group has its own section.
+        # Each command of a group has its own section, whose title is all that it is called by where
+        # it takes options alone.
         text = text.partition("\n\nCommands:\n")[0]
+        text = text.removeprefix(f"Usage: {context.command_path} [OPTIONS]\n\n")
     sections = [f"## `{context.command_path}`\n\n```text\n{text}\n```"]
     if isinstance(command, click.Group):
         below = (

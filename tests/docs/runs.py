@@ -48,28 +48,29 @@ def end_of_run() -> str:
 
 
 def recorded(session: str) -> str:
-    """Return what a person has typed and seen, up to what the page shows of it.
+    """Return what a person has typed and seen, up to the proof that nothing differs.
 
     Args:
         session: As tests/system/test_person.py records it: `$ LINE`, then the line's output.
     """
-    shown = session[session.index("$ sparkwright init") : session.index("$ sparkwright status")]
+    shown = session[session.index("$ sparkwright init") : session.index("$ sparkwright keys")]
     parts = re.split(r"^(?=\$ )", shown, flags=re.MULTILINE)
     kept = [_short(part.rstrip()) for part in parts if part and not part.startswith("$ git")]
     session = re.sub(r"\S*/(?=my-sparks\b)", "~/", "\n\n".join(kept))
     return _fence("\n".join(map(str.rstrip, session.splitlines())))
 
 
-# What a run prints of each operation, and what is proved of the second Spark.
+# How a run begins, what it prints of each operation, and what pyinfra says of any plan.
 _LONG = re.compile(
-    r"(?<=\n)(--> Beginning operation run\.\.\.\n).*?(?=--> Disconnecting)"
-    r"|(?<=\n)(=+ proved on spark-b =+\n).*?(?=\n\n=)",
+    r"(?<=\n)(?P<begin>--> Loading config\.\.\.\n).*?(?=--> Preparing)"
+    r"|(?<=\n)(?P<run>--> Beginning operation run\.\.\.\n).*?(?=--> Disconnecting)"
+    r"|(?<=\n\n)(?P<note>)    Detected changes may not.*?(?=\n--> Disconnecting)",
     re.DOTALL,
 )
 
 
 def _short(part: str) -> str:
-    return _LONG.sub(lambda match: f"{match[1] or match[2]}    …\n", part)
+    return _LONG.sub(lambda match: f"{match[match.lastgroup or 0]}    …\n", part)
 
 
 def plan() -> str:
