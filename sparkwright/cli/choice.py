@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from sparkwright.common.hardware import Hardware
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
@@ -16,31 +15,26 @@ from sparkwright.plan.memory.known_checkpoints import nominal_load
 FIRST = {1: ("qwen3.6-35b-nvidia",), 2: ("qwen3.5-122b-nvidia", "qwen3.6-35b-nvidia")}
 
 
-@dataclass(frozen=True)
-class Offer:
-    """A recipe that fits; `download` is the bytes of its checkpoints."""
+def offers(hardware: Hardware, surveys: Sequence[Survey]) -> dict[str, int]:
+    """Return the recipes that fit on one machine, or on a pair, and the bytes to download.
 
-    recipe: str
-    description: str
-    download: int
-
-
-def offers(hardware: Hardware, surveys: Sequence[Survey]) -> list[Offer]:
-    """Return the recipes that fit on one machine, or on a pair; the recommended ones first."""
-    first = FIRST[len(surveys)]
-    found = map(load_recipe, dict.fromkeys([*first, *recipe_names()]))
-    return [offer for recipe in found for offer in _fitting(recipe, hardware, surveys)]
+    The recommended ones come first.
+    """
+    names = dict.fromkeys([*FIRST[len(surveys)], *recipe_names()])
+    found = {name: _download(load_recipe(name), hardware, surveys) for name in names}
+    return {name: size for name, size in found.items() if size}
 
 
-def _fitting(recipe: Recipe, hardware: Hardware, surveys: Sequence[Survey]) -> Iterator[Offer]:
+def _download(recipe: Recipe, hardware: Hardware, surveys: Sequence[Survey]) -> int:
+    """Return the bytes of a recipe's checkpoints; 0 where it does not fit."""
     if hardware.name not in recipe.hardware or len(surveys) not in recipe.sparks:
-        return
+        return 0
     load = nominal_load(recipe.for_sparks(len(surveys)), len(surveys))
     known = map(load.checkpoints.get, recipe.whole_models)
     sizes = [each.size if each else 0 for each in known]
     if not all(sizes) or load.shapeless:
         # Nothing tells whether it fits.
-        return
+        return 0
     findings = (memory_findings(load, hardware, survey) for survey in surveys)
-    if not any(finding.error for some in findings for finding in some):
-        yield Offer(recipe.name, " ".join(recipe.description.split()), sum(sizes))
+    fits = not any(finding.error for some in findings for finding in some)
+    return sum(sizes) if fits else 0

@@ -172,17 +172,17 @@ def _chosen(sparks: Sequence[Spark], surveys: Sequence[Survey], together: int, a
     if not surveys or len(classes) > 1:
         return first
     groups = [surveys] if together == 2 else [[survey] for survey in surveys]
-    choice, *others = (offers(HARDWARE[sparks[0].hardware], group) for group in groups)
-    choice = [each for each in choice if all(each in some for some in others)]
-    if not choice:
+    sizes, *others = (offers(HARDWARE[sparks[0].hardware], group) for group in groups)
+    names = [name for name in sizes if all(name in some for some in others)]
+    if not names:
         click.echo("None of the recipes fits on them as they are; the site names the first one.")
         return first
-    for each in choice[:_SHOWN]:
-        about = f"{each.description} ({size_text(each.download)} to download)"
-        click.echo(click.wrap_text(f"{each.recipe}: {about}", 78, "  ", "      "))
-    if len(choice) > _SHOWN:
+    for name in names[:_SHOWN]:
+        description = " ".join(load_recipe(name).description.split())
+        about = f"{description} ({size_text(sizes[name])} to download)"
+        click.echo(click.wrap_text(f"{name}: {about}", 78, "  ", "      "))
+    if len(names) > _SHOWN:
         click.echo(f"  (others: {next_line('recipes list')})")
-    names = [each.recipe for each in choice]
     if not asks:
         return names[0]
     kind = click.Choice(names)

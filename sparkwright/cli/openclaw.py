@@ -8,7 +8,6 @@ import stat
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sparkwright.cli.monitoring import doors
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import read_text, write_file
 from sparkwright.common.paths import FILES
@@ -18,6 +17,7 @@ from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.group_data import gateway_settings, settings_of_site
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
 from sparkwright.door.gateway.gateway import ALIASES, ModelAlias, client_url, served, upstreams
+from sparkwright.insight.monitoring.targets import targets
 
 _MOST_BYTES = 2**20
 
@@ -37,7 +37,7 @@ def _servers(fleet: Fleet) -> list[_Server]:
         url = client_url(fleet, gateway_settings(Path.cwd(), fleet).secured)
         found = [_Server("sparkwright", url, True, served(replicas))]
     else:
-        asked = doors(fleet, settings_of_site(Path.cwd(), fleet))
+        asked = targets(fleet, settings_of_site(Path.cwd(), fleet))
         found = [
             _Server(
                 "sparkwright" if len(asked) == 1 else f"sparkwright-{door.replica}",

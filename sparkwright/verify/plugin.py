@@ -61,7 +61,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Read the inventory and connect first: what is wrong ends the run, in a sentence each."""
     config = session.config
     try:
-        _load(config)
+        load(config.getoption("--inventory"), config.getoption("--limit"))
     except PlanError as error:
         raise pytest.UsageError(str(error)) from None
     if config.option.collectonly or hasattr(config, "workerinput"):
@@ -73,10 +73,6 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         print("\n".join(problems), file=sys.stderr)
         # pytest prints this twice.
         pytest.exit("no Spark can be verified", returncode=1)
-
-
-def _load(config: pytest.Config) -> dict[str, Data]:
-    return load(config.getoption("--inventory"), config.getoption("--limit"))
 
 
 def _interrupted(number: int, frame: FrameType | None) -> None:
@@ -98,8 +94,7 @@ def pytest_sessionfinish() -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run every test on every Spark of the inventory that it concerns, as its fixtures tell."""
     if "spark" in metafunc.fixturenames:
-        sparks = _load(metafunc.config)
-        names = [name for name in CHOSEN if concerns(metafunc.fixturenames, sparks[name])]
+        names = [name for name in CHOSEN if concerns(metafunc.fixturenames, SPARKS[name])]
         none = pytest.param("none", marks=pytest.mark.skip("concerns no Spark of this inventory"))
         metafunc.parametrize("spark", names or [none], scope="session")
 

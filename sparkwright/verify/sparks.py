@@ -31,10 +31,8 @@ CHOSEN: dict[str, None] = {}
 _ALIVE = "-o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=2"
 
 
-def load(inventory: str, limit: Sequence[str] = ()) -> dict[str, Data]:
-    """Fill `SPARKS`, once, by the inventory and group data; `limit` is that of a run."""
-    if SPARKS:
-        return SPARKS
+def load(inventory: str, limit: Sequence[str]) -> None:
+    """Fill `SPARKS` and `CHOSEN` by the inventory and group data; `limit` is that of a run."""
     path = Path(inventory)
     if not path.exists():
         raise PlanError(
@@ -61,7 +59,6 @@ def load(inventory: str, limit: Sequence[str] = ()) -> dict[str, Data]:
         if name in chosen:
             meant = [each for each in seats if seats[each]["replica"] in data.get("chosen", ())]
             CHOSEN.update(dict.fromkeys(meant or seats))
-    return SPARKS
 
 
 def _seats(data: Data) -> Iterator[tuple[str, Data]]:

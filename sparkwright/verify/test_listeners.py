@@ -38,8 +38,8 @@ def test_every_listener_is_on_the_list(
     listening: Listening, target: SparkTarget, proved: Proved
 ) -> None:
     kinds: dict[str, list[str]] = {}
-    for each in judged(listening, target.may_listen):
-        kinds.setdefault(each.kind, []).append(str(each.socket))
+    for socket, kind in judged(listening, target.may_listen):
+        kinds.setdefault(kind, []).append(str(socket))
     assert "astray" not in kinds, kinds["astray"]
     foreign = ", ".join(others(listening, target.may_listen)) or "nothing"
     ours = len(kinds.get("ours", ()))

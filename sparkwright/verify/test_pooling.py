@@ -24,19 +24,12 @@ DOCUMENTS = (
 )
 
 
-def embeddings(release: Release, text: str | tuple[str, ...]) -> dict[str, object]:
-    """Return the body of a request for vectors."""
-    return _body(release, "embeddings", input=text)
-
-
-def ranking(release: Release) -> dict[str, object]:
-    """Return the body of a request for scores."""
-    return _body(release, "scores", query=QUERY, documents=DOCUMENTS)
-
-
-def _body(release: Release, answers: str, **fields: object) -> dict[str, object]:
+def question(release: Release, answers: str, text: object = TEXTS) -> dict[str, object]:
+    """Return the body of a request for vectors, or for scores; skip where it answers others."""
     if release.recipe.answers != answers:
         pytest.skip(f"recipe {release.recipe.name} answers {release.recipe.answers}")
+    scores = {"query": QUERY, "documents": DOCUMENTS}
+    fields = {"input": text} if answers == "embeddings" else scores
     return {"model": release.recipe.served_names[0], **fields}
 
 
@@ -48,7 +41,7 @@ def near(one: list[float], other: list[float]) -> float:
 
 def test_embeddings(api: Api, release: Release, proved: Proved) -> None:
     """Vectors of finite numbers, all of one length; those of one meaning are near each other."""
-    answer = json.loads(api("/v1/embeddings", embeddings(release, TEXTS)))
+    answer = json.loads(api("/v1/embeddings", question(release, "embeddings")))
     assert [each["index"] for each in answer["data"]] == [0, 1, 2]
     vectors = [each["embedding"] for each in answer["data"]]
     (size,) = {len(vector) for vector in vectors}
@@ -61,8 +54,10 @@ def test_embeddings(api: Api, release: Release, proved: Proved) -> None:
 
 def test_one_text_alone_has_the_same_vector(api: Api, release: Release, proved: Proved) -> None:
     """Texts that are read together do not change each other."""
-    together = json.loads(api("/v1/embeddings", embeddings(release, TEXTS)))["data"][2]
-    alone = json.loads(api("/v1/embeddings", embeddings(release, TEXTS[2])))["data"][0]
+    together, alone = (
+        json.loads(api("/v1/embeddings", question(release, "embeddings", texts)))["data"][-1]
+        for texts in (TEXTS, TEXTS[2])
+    )
     found = near(alone["embedding"], together["embedding"])
     assert found > 0.99
     proved(f"a text alone and among others: {found:.4f}")
@@ -70,7 +65,7 @@ def test_one_text_alone_has_the_same_vector(api: Api, release: Release, proved: 
 
 def test_ranking(api: Api, data: Data, release: Release, proved: Proved) -> None:
     """Every document has a score, the best is first, and it is the right one."""
-    found = json.loads(api("/v1/rerank", ranking(release)))["results"]
+    found = json.loads(api("/v1/rerank", question(release, "scores")))["results"]
     assert sorted(each["index"] for each in found) == [0, 1, 2]
     scores = [each["relevance_score"] for each in found]
     assert all(map(math.isfinite, scores))
@@ -84,9 +79,7 @@ def test_ranking(api: Api, data: Data, release: Release, proved: Proved) -> None
 
 
 def test_through_the_door(client: Client, release: Release, proved: Proved) -> None:
-    if release.recipe.answers == "embeddings":
-        path, body = "/v1/embeddings", embeddings(release, TEXTS[0])
-    else:
-        path, body = "/v1/rerank", ranking(release)
-    assert client("POST", path, body).ok
+    answers = "embeddings" if release.recipe.answers == "embeddings" else "scores"
+    path = "/v1/embeddings" if answers == "embeddings" else "/v1/rerank"
+    assert client("POST", path, question(release, answers, TEXTS[0])).ok
     proved(f"{path} through the door")

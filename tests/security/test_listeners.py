@@ -49,8 +49,8 @@ def one(program: str, address: str, port: int, group: str, protocol: str = "tcp"
 
 def kind(found: Listening) -> str:
     """Return how the only socket is judged."""
-    (each,) = judged(found, MAY)
-    return each.kind
+    ((_, own),) = judged(found, MAY)
+    return own
 
 
 ON_THE_LIST = [
@@ -175,7 +175,7 @@ def test_no_name_of_a_process_hides_an_engine(name: str) -> None:
         patch.setattr(sockets, "lines", lambda *_: line.splitlines())
         patch.setattr(sockets, "process", lambda pid: {"pid": pid, **held.get(pid, nobody)})
         found = listening(*sockets.listening.__wrapped__())  # type: ignore[attr-defined]
-    assert "astray" in [each.kind for each in judged(found, MAY)]
+    assert "astray" in [own for _, own in judged(found, MAY)]
 
 
 _LISTENER = """

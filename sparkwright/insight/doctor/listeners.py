@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterator
 from ipaddress import ip_address
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 from sparkwright.common.part import Bounded, Part
 from sparkwright.common.ports import (
@@ -113,30 +113,27 @@ class Listening(Part):
 LISTENING = Listening.ask()
 
 
-class Judged(NamedTuple):
-    """A socket, and whose it is.
-
-    `ours` is on the list; `astray` is ours, or hides whose it is, and is not on the list; `system`
-    is the operating system's; `other` is somebody else's.
-    """
-
-    socket: Socket
-    kind: Literal["ours", "astray", "system", "other"]
+# `ours` is on the list; `astray` is ours, or hides whose it is, and is not on the list; `system` is
+# the operating system's; `other` is somebody else's.
+Kind = Literal["ours", "astray", "system", "other"]
 
 
-def judged(listening: Listening, may: Declared) -> Iterator[Judged]:
+def judged(listening: Listening, may: Declared) -> Iterator[tuple[Socket, Kind]]:
     """Yield each socket with whose it is, by the list of ours that may listen beyond loopback."""
     for socket in listening.sockets:
-        if any(_is_guarded(g) or _is_engines(g, listening.engines) for g in socket.groups):
-            # The guard closes what an engine opens beyond loopback.
-            guarded = socket.is_loopback or all(map(_is_guarded, socket.groups))
-            yield Judged(socket, "ours" if guarded else "astray")
-        elif ours := _unit_of(socket):
-            yield Judged(socket, "ours" if _may(socket, ours, may) else "astray")
-        elif DISGUISED in socket.programs:
-            yield Judged(socket, "astray")
-        else:
-            yield Judged(socket, "system" if _is_systems(socket) else "other")
+        yield socket, _kind(socket, listening.engines, may)
+
+
+def _kind(socket: Socket, engines: Collection[str], may: Declared) -> Kind:
+    if any(_is_guarded(g) or _is_engines(g, engines) for g in socket.groups):
+        # The guard closes what an engine opens beyond loopback.
+        guarded = socket.is_loopback or all(map(_is_guarded, socket.groups))
+        return "ours" if guarded else "astray"
+    if ours := _unit_of(socket):
+        return "ours" if _may(socket, ours, may) else "astray"
+    if DISGUISED in socket.programs:
+        return "astray"
+    return "system" if _is_systems(socket) else "other"
 
 
 def _is_guarded(group: str) -> bool:
@@ -183,10 +180,10 @@ def unguarded(listening: Listening) -> list[str]:
 
 def astray(listening: Listening, may: Declared) -> list[str]:
     """Describe each socket of ours that is not on the list."""
-    return [str(each.socket) for each in judged(listening, may) if each.kind == "astray"]
+    return [str(socket) for socket, kind in judged(listening, may) if kind == "astray"]
 
 
 def others(listening: Listening, may: Declared) -> list[str]:
     """Describe the sockets of other programs beyond loopback."""
-    foreign = (each.socket for each in judged(listening, may) if each.kind == "other")
+    foreign = (socket for socket, kind in judged(listening, may) if kind == "other")
     return sorted({str(socket) for socket in foreign if not socket.is_loopback})

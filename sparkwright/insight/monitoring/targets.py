@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sparkwright.common.errors import PlanError
@@ -52,13 +52,25 @@ class ScrapeTarget:
         return f"{self.replica}.crt"
 
 
+def _chain(fleet: Fleet, replica: str, settings: Settings, record: bool) -> str | None:
+    """Return what a replica's door shows its clients, as PEM; None without TLS."""
+    if not settings.secured:
+        return None
+    # It takes 15 ms to import, and the end of each run asks for targets.
+    from sparkwright.door.certificates import door_certificate
+
+    certificate = door_certificate(fleet, replica, settings, record)
+    return certificate.chain if certificate else None
+
+
 def targets(
-    fleet: Fleet, settings: Mapping[str, Settings], chain: Callable[[str], str | None]
+    fleet: Fleet, settings: Mapping[str, Settings], record: bool = True
 ) -> list[ScrapeTarget]:
     """Return the doors of a fleet.
 
     Args:
-        chain: Gives what a replica's door shows its clients, as PEM; None without TLS.
+        settings: Of each replica.
+        record: Write a certificate that is new to its file.
 
     Raises:
         PlanError: The doors that only their own Spark reaches, those whose certificate is not to
@@ -78,7 +90,7 @@ def targets(
             continue
         host = "127.0.0.1" if spark.local else spark.ssh_hostname or head
         try:
-            pem = chain(name)
+            pem = _chain(fleet, name, settings[name], record)
         except PlanError as error:
             problems += error.problems
             continue

@@ -55,17 +55,8 @@ def _serving(targets: list[Target]) -> Iterator[ServedReplica]:
         return
     fleet = fleet_of(next(iter(heads.values())).fleet)
     settings = {name: own.settings for name, own in heads.items()}
-
-    def chain(replica: str) -> str | None:
-        if not settings[replica].secured:
-            return None
-        from sparkwright.door.certificates import door_certificate
-
-        certificate = door_certificate(fleet, replica, settings[replica], record=False)
-        return certificate.chain if certificate else None
-
     replicas = {name: fleet.replicas[name] for name in heads}
-    for door in doors(Fleet(fleet.source, fleet.sparks, replicas), settings, chain):
+    for door in doors(Fleet(fleet.source, fleet.sparks, replicas), settings, record=False):
         own = heads[door.replica]
         recipe = own.recipe
         assert recipe

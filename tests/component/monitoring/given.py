@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from host.insight.monitoring import metrics
-from sparkwright.cli import monitoring
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.settings import Settings
 from sparkwright.declared.recipe.loader import recipe_names
-from sparkwright.insight.monitoring.targets import ScrapeTarget
+from sparkwright.insight.monitoring.targets import ScrapeTarget, targets
 from tests.clock import patience
 from tests.component.monitoring import FILES
 
@@ -48,7 +47,7 @@ replicas:
 
 def doors(folder: Path, text: str = TWO, **settings: Any) -> list[ScrapeTarget]:
     known = fleet(folder, text)
-    return monitoring.doors(known, dict.fromkeys(known.replicas, Settings(**settings)))
+    return targets(known, dict.fromkeys(known.replicas, Settings(**settings)))
 
 
 @contextmanager

@@ -142,7 +142,7 @@ FIRST, SECOND, SPARKS = (
 
 def kept(replica: str) -> list[str]:
     """Return which of them the job of a replica's host keeps."""
-    found = targets(FLEET, dict.fromkeys(FLEET.replicas, Settings()), lambda _: None)
+    found = targets(FLEET, dict.fromkeys(FLEET.replicas, Settings()))
     jobs = yaml.safe_load(prometheus_config(found))["scrape_configs"]
     (job,) = (each for each in jobs if each["job_name"] == f"{replica}-host")
     drops = [each for each in job["metric_relabel_configs"] if each.get("action") == "drop"]
@@ -160,7 +160,7 @@ def test_each_replica_has_its_own_engine_and_the_sparks_figures() -> None:
 
 
 def test_two_doors_of_a_spark_have_two_ports() -> None:
-    found = targets(FLEET, dict.fromkeys(FLEET.replicas, Settings()), lambda _: None)
+    found = targets(FLEET, dict.fromkeys(FLEET.replicas, Settings()))
     assert [each.address for each in found] == [
         "192.0.2.1:8000",
         "192.0.2.1:8001",
