@@ -10,7 +10,6 @@ from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.group_data import settings_of_site
 from sparkwright.declared.fleet.settings import Settings
-from sparkwright.declared.recipe.loader import recipe_names
 from sparkwright.door.certificates import door_certificate
 from sparkwright.door.key import METRICS
 from sparkwright.door.keys import named_key
@@ -31,7 +30,7 @@ def doors(fleet: Fleet, known: Mapping[str, Settings]) -> list[ScrapeTarget]:
 def write(inventory: Path, folder: Path) -> str:
     """Write what Prometheus and Grafana need, with the doors' API key; return the files' names."""
     load(inventory)
-    fleet = load_fleet(inventory, recipe_names())
+    fleet = load_fleet(inventory)
     watched = doors(fleet, settings_of_site(Path.cwd(), fleet))
     keyed = any(door.keyed for door in watched)
     key = named_key(fleet, "prometheus", (METRICS,)) if keyed else None
