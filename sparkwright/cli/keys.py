@@ -11,7 +11,6 @@ from sparkwright.common.command_line import next_line
 from sparkwright.common.paths import inventory_file
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.fleet import Fleet
-from sparkwright.declared.recipe.loader import recipe_names
 from sparkwright.door import keys as door_keys
 
 
@@ -28,7 +27,7 @@ def keys() -> None:
 
 def _own_fleet() -> Fleet:
     enter_site()
-    return load_fleet(inventory_file(), recipe_names())
+    return load_fleet(inventory_file())
 
 
 @keys.command("list")

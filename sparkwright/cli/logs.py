@@ -16,7 +16,6 @@ from sparkwright.common.paths import inventory_file
 from sparkwright.common.schema import nearest
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.fleet import Fleet, Reached
-from sparkwright.declared.recipe.loader import recipe_names
 from sparkwright.run.lost import password_asked
 
 
@@ -86,7 +85,7 @@ def logs(name: str | None, follow: bool, lines: int, everything: bool) -> None:
     Runs: ssh SPARK sudo journalctl --unit='vllm@*'
     """
     enter_site()
-    fleet = load_fleet(inventory_file(), recipe_names())
+    fleet = load_fleet(inventory_file())
     spark = chosen_spark(fleet, name)
     words = ["sudo", "-n", "sh", "-c", journal_script(lines, follow, everything)]
     script = f"{unasked(spark, fleet.sparks[spark])}; {shlex.join(words)}"

@@ -7,7 +7,6 @@ from pathlib import Path
 from sparkwright.common.local_file import file_in, write_file
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.group_data import settings_of_site
-from sparkwright.declared.recipe.loader import recipe_names
 from sparkwright.door.key import METRICS
 from sparkwright.door.keys import named_key
 from sparkwright.insight.monitoring.targets import monitoring_files, targets
@@ -17,7 +16,7 @@ from sparkwright.run.inventory.groups import load
 def write(inventory: Path, folder: Path) -> str:
     """Write what Prometheus and Grafana need, with the doors' API key; return the files' names."""
     load(inventory)
-    fleet = load_fleet(inventory, recipe_names())
+    fleet = load_fleet(inventory)
     watched = targets(fleet, settings_of_site(Path.cwd(), fleet))
     keyed = any(door.keyed for door in watched)
     key = named_key(fleet, "prometheus", (METRICS,)) if keyed else None

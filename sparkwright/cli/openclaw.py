@@ -15,7 +15,7 @@ from sparkwright.common.render import render
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.group_data import gateway_settings, settings_of_site
-from sparkwright.declared.recipe.loader import load_recipe, recipe_names
+from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.door.gateway.gateway import ALIASES, ModelAlias, client_url, served, upstreams
 from sparkwright.insight.monitoring.targets import targets
 
@@ -56,7 +56,7 @@ def _servers(fleet: Fleet) -> list[_Server]:
 
 def configuration(inventory: Path) -> str:
     """Return OpenClaw's configuration for the gateway or the doors of an inventory."""
-    fleet = load_fleet(inventory, recipe_names())
+    fleet = load_fleet(inventory)
     servers = _servers(fleet)
     if not servers:
         raise PlanError(f"{fleet.source}: found no replica that chats; expected one for OpenClaw")

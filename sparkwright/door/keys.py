@@ -17,7 +17,6 @@ from sparkwright.common.schema import parse
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.keys_command import keys_said
-from sparkwright.declared.recipe.loader import recipe_names
 from sparkwright.door.key import GATEWAY, Key, check_keys, parse_keys
 
 # Bytes: a thousand keys have a tenth of it.
@@ -98,7 +97,7 @@ def gateway_key(keys: Sequence[Key]) -> Key | None:
 
 def api_keys(fleet: Path) -> tuple[str, ...]:
     """Return the keys of an inventory file that open everything; our own tools use the first."""
-    return opening_all(fleet_keys(load_fleet(fleet, recipe_names())))
+    return opening_all(fleet_keys(load_fleet(fleet)))
 
 
 def named_key(fleet: Fleet, name: str, places: Sequence[str] = ()) -> str:

@@ -15,7 +15,7 @@ from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.settings import Settings, settings_of
 from sparkwright.declared.recipe.engine_log import at_level
-from sparkwright.declared.recipe.loader import load_recipe, recipe_names
+from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.media import from_domains
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.plan.memory.plan import load_of
@@ -36,7 +36,7 @@ def recipe_of(name: str) -> Recipe:
 @cache
 def fleet_of(path: Path) -> Fleet:
     """Return the fleet of an inventory file, read once."""
-    return load_fleet(path, recipe_names())
+    return load_fleet(path)
 
 
 @cache

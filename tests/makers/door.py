@@ -8,7 +8,6 @@ from typing import Any
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.settings import Settings, settings_of
-from sparkwright.declared.recipe.loader import recipe_names
 from sparkwright.door.certificates import Certificate, read_certificate
 from sparkwright.door.door import DoorPlan
 from sparkwright.door.key import Key
@@ -72,7 +71,7 @@ def declared(path: Path, more: str = "") -> Path:
 
 
 def loaded(path: Path) -> Fleet:
-    return load_fleet(path, recipe_names())
+    return load_fleet(path)
 
 
 def own_certificate(folder: Path) -> Certificate:

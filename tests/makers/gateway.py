@@ -8,7 +8,6 @@ from typing import Any
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.settings import Settings
-from sparkwright.declared.recipe.loader import recipe_names
 from sparkwright.door.gateway.gateway import Upstream
 
 FILES = Path(__file__).parents[2] / "files" / "host" / "door" / "gateway"
@@ -31,7 +30,7 @@ def written(tmp_path: Path, text: str) -> Path:
 
 
 def fleet_of(tmp_path: Path, text: str) -> Fleet:
-    return load_fleet(written(tmp_path, text), recipe_names())
+    return load_fleet(written(tmp_path, text))
 
 
 def setting(**values: Any) -> Mapping[str, Settings]:

@@ -44,7 +44,7 @@ def test_a_file_that_grows_is_refused_with_its_line(
     file = tmp_path / "grows.yaml"
     file.write_text(text)
     with pytest.raises(PlanError) as raised:
-        load_recipe(str(file)) if read == "recipe" else load_fleet(file, [])
+        load_recipe(str(file)) if read == "recipe" else load_fleet(file)
     (problem,) = raised.value.problems
     assert problem.startswith(f"{file}:{line}: found " if line else f"{file}: found ")
     assert told in problem

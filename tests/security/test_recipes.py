@@ -130,10 +130,10 @@ def fleet_problems(folder: Path, recipe: Recipe, trusts: str = "[]") -> list[str
     file = folder / "sparks.yaml"
     file.write_text(
         "sparks: {spark-a: {}}\n"
-        f"replicas: {{chat: {{recipe: hostile, sparks: [spark-a], trusts: {trusts}}}}}\n"
+        f"replicas: {{chat: {{recipe: lab-tiny, sparks: [spark-a], trusts: {trusts}}}}}\n"
     )
-    fleet = load_fleet(file, ["hostile"])
-    return unsupported(fleet, {"hostile": recipe})
+    fleet = load_fleet(file)
+    return unsupported(fleet, {"lab-tiny": recipe})
 
 
 @pytest.mark.parametrize(

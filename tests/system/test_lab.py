@@ -37,7 +37,8 @@ def snapshot() -> dict[str, set[str]]:
         "rules": "iptables-save | grep '^-A' || true",
         # Other programs may build in the cache meanwhile.
         "mounts": f"grep -v ' {cache_folder()}/' /proc/self/mounts",
-        "loops": "losetup --all",
+        # Another shard may make or end its own meanwhile.
+        "loops": f"losetup --all | grep -F {STORAGE} || true",
         "groups": f"find /sys/fs/cgroup -path '*/{group}' -o -path '*/{group}/*'",
         "processes": "ps -eo stat=,args= | grep -E '10[.]213[.]0[.]1|tests[.]lab[.]|"
         "docker-registry serv[e]|sparkwright-la[b]' | grep -v ^Z || true",

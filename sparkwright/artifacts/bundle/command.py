@@ -28,7 +28,7 @@ from sparkwright.common.placed import PACKAGES as INSTALLED
 from sparkwright.common.progress import size_text
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.fleet import Fleet
-from sparkwright.declared.recipe.loader import load_recipe, recipe_names
+from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.plan.release.bundle import (
     IMAGES,
@@ -67,7 +67,7 @@ def fill(folder: Path, inventory: Path, hub: Hub, apt: Sequence[str] = ()) -> st
     What is there is not fetched again. `apt` has lines of apt's sources.list for the Sparks'
     packages; none for Ubuntu 24.04's archive.
     """
-    fleet = load_fleet(inventory, recipe_names())
+    fleet = load_fleet(inventory)
     recipes = [load_recipe(name) for name in fleet.recipes]
     if problems := [problem for recipe in recipes for problem in unbundled(recipe)]:
         raise PlanError(*problems)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.ports import EXPORTER_PORT, PAIR_PORTS
 from sparkwright.common.schema import shown, unknown
 from sparkwright.declared.fleet.fleet import Fleet, Gateway, Reached, Replica, Spark
-from sparkwright.declared.recipe.loader import is_path
+from sparkwright.declared.recipe.loader import is_path, recipe_names
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.declared.recipe.trust import needs
 
@@ -18,13 +18,9 @@ from sparkwright.declared.recipe.trust import needs
 _RESERVED = ("all", "gateway", "inventory", "lab", "sparks")
 
 
-def problems(fleet: Fleet, recipes: Collection[str]) -> list[str]:
+def problems(fleet: Fleet) -> list[str]:
     """Return the problems, for a PlanError, that show without a recipe's content."""
-    return [
-        *_spark_problems(fleet),
-        *_replica_problems(fleet, recipes),
-        *_gateway_problems(fleet),
-    ]
+    return [*_spark_problems(fleet), *_replica_problems(fleet), *_gateway_problems(fleet)]
 
 
 def unsupported(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[str]:
@@ -101,7 +97,8 @@ def _spark_problems(fleet: Fleet) -> Iterator[str]:
         addresses.setdefault(address, name)
 
 
-def _replica_problems(fleet: Fleet, recipes: Collection[str]) -> Iterator[str]:
+def _replica_problems(fleet: Fleet) -> Iterator[str]:
+    recipes = recipe_names()
     able = [name for name, hardware in HARDWARE.items() if hardware.fabric_ports]
     cardless = HARDWARE.keys() - {*able}
     for name, replica in fleet.replicas.items():

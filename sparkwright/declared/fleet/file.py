@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from pathlib import Path
 
 from pydantic import Field
@@ -38,7 +37,7 @@ class _File(Model):
     )
 
 
-def load_fleet(path: Path, recipes: Collection[str]) -> Fleet:
+def load_fleet(path: Path) -> Fleet:
     """Read an inventory file, and check all but the content of recipes."""
     if not path.exists():
         example = Path("inventory/examples/one.yaml")
@@ -58,7 +57,7 @@ def load_fleet(path: Path, recipes: Collection[str]) -> Fleet:
             tuple(file.keys_command or ()),
             _brought(file.source, path.parent) if file.source else None,
         )
-        if found := problems(fleet, recipes):
+        if found := problems(fleet):
             raise PlanError(*found)
     return fleet
 

@@ -13,14 +13,11 @@ LEVEL = "VLLM_LOGGING_LEVEL"
 # Without what a serving engine logs for ever: a line for each request, and every ten seconds its
 # speeds, which /metrics has as well. vLLM's own level WARNING would hide the phases of a start from
 # the run that waits for it, and from the doctor half of the lines by which it knows causes.
-_QUIET: dict[str, dict[str, Any]] = {
-    "args": {"disable-uvicorn-access-log": True},
-    "env": {"VLLM_LOG_STATS_INTERVAL": "3600"},
-}
+_QUIET_ARGS, _QUIET_ENV = {"disable-uvicorn-access-log": True}, {"VLLM_LOG_STATS_INTERVAL": "3600"}
 _LEVELS: dict[str, dict[str, dict[str, Any]]] = {
     "DEBUG": {"env": {LEVEL: "DEBUG"}},
     "INFO": {},
-    "WARNING": _QUIET,
+    "WARNING": {"args": _QUIET_ARGS, "env": _QUIET_ENV},
 }
 # Levels that show the phases of a start.
 _SHOWING_START = ("debug", "info", "trace")
@@ -33,11 +30,7 @@ def at_level(recipe: Recipe, level: str) -> Recipe:
         recipe: As it is for its number of Sparks, or for any.
         level: DEBUG, INFO (vLLM's own) or WARNING: no lines of requests and speeds.
     """
-    added = _LEVELS[level]
-    changes = {
-        "args": recipe.args | added.get("args", {}),
-        "env": recipe.env | added.get("env", {}),
-    }
+    changes = {kind: getattr(recipe, kind) | added for kind, added in _LEVELS[level].items()}
     return recipe.model_copy(update=changes)
 
 

@@ -59,7 +59,13 @@ def load_recipe(name: str) -> Recipe:
 
 def recipe_file(name: str) -> Path:
     """Return the file of a recipe."""
-    return Path(name) if is_path(name) else _path(name)
+    if is_path(name):
+        return Path(name)
+    files = recipe_files()
+    if name not in files:
+        known = nearest(name, files)
+        raise PlanError(f"{RECIPES}: found no recipe {name!r}; {known}")
+    return files[name]
 
 
 def checked(data: dict[str, Any], path: Path) -> Recipe:
@@ -70,14 +76,6 @@ def checked(data: dict[str, Any], path: Path) -> Recipe:
     if problems:
         raise PlanError(*(f"{path}: {problem}" for problem in problems))
     return recipe
-
-
-def _path(name: str) -> Path:
-    files = recipe_files()
-    if name not in files:
-        known = nearest(name, files)
-        raise PlanError(f"{RECIPES}: found no recipe {name!r}; {known}")
-    return files[name]
 
 
 def _read_file(path: Path) -> dict[str, Any]:
@@ -101,7 +99,7 @@ def _extended(path: Path, data: dict[str, Any], base: object) -> dict[str, Any]:
     if base not in others:
         expected = nearest(base if isinstance(base, str) else "", others)
         raise PlanError(f"{path}: extends: found {shown(base)}; {expected}")
-    extended = _read_file(_path(str(base)))
+    extended = _read_file(recipe_file(str(base)))
     if "extends" in extended:
         raise PlanError(
             f"{path}: extends: found {base}, which extends {extended['extends']}; expected a "

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import nearest, shown
+from sparkwright.declared.recipe.values import MOD_NAME
 
 # The mods of a site, in whose folder every command runs.
 OWN_MODS = Path("files", "mods")
@@ -26,7 +27,6 @@ ENTRY = "run.sh"
 # Python file of 51 kB; a wheel may be larger.
 MOST_MODS, MOST_FILES, MOST_BYTES, MOST_BYTES_IN_ALL = 16, 100, 4 * 2**20, 16 * 2**20
 _PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}(/[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}){0,7}")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 # Not part of a mod: what editors, file managers, git and Python leave behind.
 _LEFT_BEHIND = re.compile(r"\..*|__pycache__")
 
@@ -96,7 +96,7 @@ def _read(mod: str | Path) -> ModFolder:
     if folder is not mod and not (folder / ENTRY).exists():
         known = {path.parent.name for path in OWN_MODS.glob(f"*/{ENTRY}")}
         raise PlanError(f"{OWN_MODS}: found no {mod}/{ENTRY}; {nearest(str(mod), known)}")
-    if not _NAME.fullmatch(folder.name):
+    if not MOD_NAME.fullmatch(folder.name):
         raise PlanError(f"{folder}: found {shown(folder.name)}; expected a name of a-z, 0-9, . _ -")
     files: dict[str, ModFile] = {}
     try:

@@ -50,9 +50,7 @@ def _digits(value: object, least: int = 0, most: int = MOST) -> int | None:
     return int(word) if fits else None
 
 
-_count = partial(_digits, least=1)
 _drafts = partial(_digits, least=1, most=_MOST_DRAFTS)
-_drain = partial(_digits, most=LONGEST_DRAIN)
 
 
 def _human(value: object) -> int | None:
@@ -162,16 +160,19 @@ def _instance(kind: type, rule: str) -> BeforeValidator:
     return _read_by(lambda value: value if isinstance(value, kind) else None, rule)
 
 
-_COUNT = f"a whole number above 0, in digits, at most {MOST:,}"
 _HUMAN = (
     "a whole number above 0, which may end in k, m, g, t (powers of 1,000) or K, M, G, T (powers "
     "of 1,024); a fraction only before a small letter"
 )
 _DRAFTS = f"a whole number above 0, in digits, at most {_MOST_DRAFTS}"
-Count = Annotated[int, _read_by(_count, _COUNT)]
+Count = Annotated[
+    int, _read_by(partial(_digits, least=1), f"a whole number above 0, in digits, at most {MOST:,}")
+]
 Drafts = Annotated[int, _read_by(_drafts, _DRAFTS)]
 Whole = Annotated[int, _read_by(_digits, f"a whole number, in digits, at most {MOST:,}")]
-Drain = Annotated[int, _read_by(_drain, f"whole seconds, 0 to {LONGEST_DRAIN}")]
+Drain = Annotated[
+    int, _read_by(partial(_digits, most=LONGEST_DRAIN), f"whole seconds, 0 to {LONGEST_DRAIN}")
+]
 Human = Annotated[int, _read_by(_human, _HUMAN)]
 Length = Annotated[int, _read_by(_length, f"auto, or {_HUMAN}; at most {MOST:,}")]
 Share = Annotated[float, _read_by(_share, "a share above 0, at most 1, such as 0.8")]

@@ -68,8 +68,6 @@ class Checkpoint(Model):
 
 # What an engine is asked for: the key `answers` of a recipe.
 Answers = Literal["chat", "embeddings", "scores"]
-# Long steps read many prompts faster; short ones let a prompt that comes between begin sooner.
-Favors = Literal["first-token", "throughput"]
 
 Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Figures = Annotated[
@@ -156,7 +154,8 @@ class Recipe(EngineSettings):
     served_names: list[Text] = Field(
         min_length=1, description="a list of the names that clients ask for"
     )
-    favors: Favors | None = Field(
+    # Long steps read many prompts faster; short ones let a prompt that comes between begin sooner.
+    favors: Literal["first-token", "throughput"] | None = Field(
         default=None, description="first-token or throughput: what the tokens of a step are for"
     )
     by_sparks: Annotated[dict[str, BySparks], BeforeValidator(_text_keys)] = Field(

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sparkwright.common import yaml
 from sparkwright.declared.recipe.mod_script import description
@@ -39,21 +40,17 @@ class Need:
 
 
 # Names that need no trust: see trust.yaml.
-_NAMES: Mapping[str, str] = yaml.load(Path(__file__).with_name("trust.yaml"))
+_NAMES: Mapping[str, Any] = yaml.load(Path(__file__).with_name("trust.yaml"))
 _TUNING, _COMPILATION = (frozenset(_NAMES[kind].split()) for kind in ("tuning", "compilation"))
 
 _MOD = "runs a script as root in a build on the Spark, which may change all that the image holds"
 
 # A file of the engine's own folder, where mods put what these name. Who allows a mod lets it
 # change all of vLLM's code: its template or parser adds nothing to that.
-_OF_MODS = ("chat-template", "tool-parser-plugin", "reasoning-parser-plugin")
+OF_MODS = ("chat-template", "tool-parser-plugin", "reasoning-parser-plugin")
 _OWN_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.(jinja|py)")
 
 _CHECKPOINT_FILE = re.compile(r"\$\{[^}]+\}(/[A-Za-z0-9_-][\w.-]*)+", re.ASCII)
-
-
-def _one_of(*plain: object) -> Callable[[object], bool]:
-    return lambda value: value in plain
 
 
 def _keys(value: object) -> dict[str, object]:
@@ -98,28 +95,13 @@ def _level(value: object) -> bool:
 
 # Names of the table that need trust only with some values: the tests for the values that do not.
 _PLAIN: Mapping[str, Callable[[object], bool]] = {
-    "load-format": _one_of(
-        "auto", "hf", "safetensors", "fastsafetensors", "instanttensor", "mistral", "dummy"
-    ),
-    "config-format": _one_of("auto", "hf", "mistral"),
-    "tokenizer-mode": _one_of("auto", "hf", "slow", "mistral", "deepseek_v32", "deepseek_v4"),
-    "distributed-executor-backend": _one_of("mp", "uni"),
-    "kv-offloading-backend": _one_of("native"),
-    "data-parallel-size": _one_of(1),
+    **{name: plain.__contains__ for name, plain in _NAMES["values"].items()},
     "chat-template": _template,
     "compilation-config": _compilation,
     "speculative-config": _speculation,
     "spec-method": _method,
     "spec-model": _draft,
     **dict.fromkeys(("VLLM_LOGGING_LEVEL", "log-level", "uvicorn-log-level"), _level),
-    "VLLM_LOGGING_STREAM": _one_of("ext://sys.stdout", "ext://sys.stderr"),
-    **dict.fromkeys(
-        (
-            *(f"disable-log-{each}" for each in ("deltas", "outputs", "requests")),
-            "disable-trace-replay",
-        ),
-        _one_of(True),
-    ),
 }
 
 
@@ -132,7 +114,7 @@ def needs(recipe: Recipe) -> Iterator[Need]:
     has_mods = isinstance(recipe.image, ImageMods)
     for name, value in recipe.args.items():
         parsed = _parsed(value)
-        if has_mods and name in _OF_MODS and _OWN_FILE.fullmatch(str(value)):
+        if has_mods and name in OF_MODS and _OWN_FILE.fullmatch(str(value)):
             continue
         if name not in existing:
             yield Need(name, f"args.{name}", UNKNOWN)

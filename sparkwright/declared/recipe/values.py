@@ -50,8 +50,7 @@ _OPTION = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _PATTERN = re.compile(r"(?!/)(?!.*\.\.)[\w.*?\[\]!@+~ /-]{1,200}", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RELEASE = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
-_BUILD = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-_MOD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+MOD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def reserved_folders() -> list[str]:
@@ -123,7 +122,7 @@ Release = Annotated[str, matching(RELEASE, "a release of vLLM, such as 0.28.0")]
 class ImageBuild(Model):
     """An image that a Spark makes itself, of a folder below files/images."""
 
-    build: Annotated[str, matching(_BUILD, "a folder of files/images")] = Field(
+    build: Annotated[str, matching(_OPTION, "a folder of files/images")] = Field(
         description="a folder of files/images"
     )
     base: Image = Field(description="the image that it is built on, with a tag or digest")
@@ -139,7 +138,7 @@ def _mod_kind(value: object) -> str:
 # YAML has no paths: only a reader of other projects' recipes, whose mods lie in a checkout, gives
 # one. A recipe of our own can name no folder but those of files/mods.
 Mod = Annotated[
-    Annotated[str, matching(_MOD, "a folder of files/mods"), Tag("<name>")]
+    Annotated[str, matching(MOD_NAME, "a folder of files/mods"), Tag("<name>")]
     | Annotated[Path, Tag("<path>")],
     Discriminator(_mod_kind),
 ]

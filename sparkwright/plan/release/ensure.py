@@ -18,7 +18,7 @@ from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.schema import unknown
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.settings import read_settings
-from sparkwright.declared.recipe.loader import load_recipe, recipe_names
+from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import Checkpoint, Recipe
 from sparkwright.plan.release.bundle import Bundle
 from sparkwright.plan.release.lock import (
@@ -232,7 +232,7 @@ def update(
         mirrors: ``REGISTRY=MIRROR``, as `registry_mirrors`.
     """
     path = lock_path(inventory)
-    used = [load_recipe(name) for name in load_fleet(inventory, recipe_names()).recipes]
+    used = [load_recipe(name) for name in load_fleet(inventory).recipes]
     if problems := unknown("--refresh", names, {recipe.name for recipe in used}):
         raise PlanError(*problems)
     recipes = [recipe for recipe in used if not names or recipe.name in names]

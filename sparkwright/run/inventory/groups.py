@@ -21,7 +21,7 @@ from sparkwright.declared.fleet.check import unsupported
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.fleet import Fleet, needed
 from sparkwright.declared.fleet.keys_command import keys_said
-from sparkwright.declared.recipe.loader import load_recipe, recipe_names
+from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.run.ending import watch_end
 from sparkwright.run.failures import expect_failures, expect_silence
 from sparkwright.run.inventory.data import check_data, check_logins
@@ -59,7 +59,7 @@ def load(path: Path, gateway: bool = False) -> dict[str, list[Host]]:
     With `gateway`, there is the group ``gateway`` alone, of its host: this one is in no run for
     Sparks, so that neither fails because the other is off.
     """
-    fleet = load_fleet(path, recipe_names())
+    fleet = load_fleet(path)
     recipes = {name: load_recipe(name) for name in fleet.recipes}
     with lines_of(path):
         if problems := unsupported(fleet, recipes):

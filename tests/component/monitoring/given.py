@@ -15,7 +15,6 @@ from host.insight.monitoring import metrics
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.settings import Settings
-from sparkwright.declared.recipe.loader import recipe_names
 from sparkwright.insight.monitoring.targets import ScrapeTarget, targets
 from tests.clock import patience
 from tests.component.monitoring import FILES
@@ -30,7 +29,7 @@ tools = pytest.mark.skipif(not shutil.which("promtool"), reason="needs Debian's 
 def fleet(folder: Path, text: str) -> Fleet:
     file = folder / "sparks.yaml"
     file.write_text(text)
-    return load_fleet(file, recipe_names())
+    return load_fleet(file)
 
 
 TWO = """

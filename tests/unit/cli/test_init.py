@@ -36,7 +36,7 @@ def run(*words: str, typed: str | None = None) -> Result:
 
 
 def fleet(folder: Path) -> Fleet:
-    return load_fleet(folder / "my-sparks/inventory/sparks.yaml", recipe_names())
+    return load_fleet(folder / "my-sparks/inventory/sparks.yaml")
 
 
 @pytest.fixture

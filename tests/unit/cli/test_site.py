@@ -18,7 +18,6 @@ from sparkwright.cli.new_site import (
 from sparkwright.common.errors import PlanError
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.fleet import Spark
-from sparkwright.declared.recipe.loader import recipe_names
 
 
 def spark(address: str, user: str | None = None, **more: Any) -> Spark:
@@ -72,7 +71,7 @@ def test_an_inventory_is_read_as_it_was_meant(
 ) -> None:
     file = tmp_path / "sparks.yaml"
     file.write_text(inventory_text(sparks, "qwen3.6-35b-nvidia", pair))
-    fleet = load_fleet(file, recipe_names())
+    fleet = load_fleet(file)
     assert {name: each.sparks for name, each in fleet.replicas.items()} == replicas
     assert [*fleet.sparks.values()] == sparks
 

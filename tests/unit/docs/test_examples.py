@@ -8,7 +8,7 @@ import yaml
 
 from sparkwright.common.errors import PlanError
 from sparkwright.declared.fleet.file import load_fleet
-from sparkwright.declared.recipe.loader import load_recipe, recipe_names
+from sparkwright.declared.recipe.loader import load_recipe
 from tests.unit.docs.pages import PAGES, PROJECT, fences
 
 BLOCKS = [
@@ -29,7 +29,7 @@ def test_a_yaml_example_is_valid(block: str, tmp_path: Path) -> None:
     if text.startswith(("sparks:", "replicas:")):
         text = re.sub(r"\.\./theirs/\S+?\.yaml", "qwen3.6-35b-nvidia", text)
         path.write_text(text if text.startswith("sparks:") else _SPARKS + text)
-        assert load_fleet(path, recipe_names()).replicas
+        assert load_fleet(path).replicas
     elif text.startswith(("description:", "extends:")) and "…" not in text:
         path.write_text(text)
         assert load_recipe(str(path)).served_names
@@ -41,7 +41,7 @@ def test_a_slip_in_an_example_is_found(tmp_path: Path) -> None:
     path = tmp_path / "example.yaml"
     path.write_text(_SPARKS + "replicas:\n  chat: {recipe: nosuch, sparks: [spark-a]}\n")
     with pytest.raises(PlanError):
-        load_fleet(path, recipe_names())
+        load_fleet(path)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))

@@ -70,7 +70,7 @@ def _serves_two() -> str:
         path = Path(folder) / "sparks.yaml"
         path.write_text(example)
         try:
-            return "Yes" if load_fleet(path, recipe_names()) else "No"
+            return "Yes" if load_fleet(path) else "No"
         except PlanError:
             return "No"
 

@@ -10,7 +10,6 @@ from sparkwright.common import terminal
 from sparkwright.common.errors import PlanError
 from sparkwright.declared.fleet import keys_command
 from sparkwright.declared.fleet.file import load_fleet
-from sparkwright.declared.recipe.loader import recipe_names
 from sparkwright.door.keys import api_keys, has_keys, keys_path, named_key
 from tests.commands import sparkwright
 from tests.makers.door import KEY
@@ -57,7 +56,7 @@ def test_its_output_is_the_file_and_it_runs_once(tmp_path: Path) -> None:
     path = by(tmp_path, script)
     assert [api_keys(path) for _ in range(3)] == [(KEY,)] * 3
     assert (tmp_path / "log").read_text() == "ran\n"
-    assert has_keys(load_fleet(path, recipe_names()))
+    assert has_keys(load_fleet(path))
     assert not keys_path(path).exists()
 
 
@@ -155,5 +154,5 @@ def test_what_shows_keys_works_and_what_changes_them_refuses(
         said = capsys.readouterr().err
         assert f"keys_command: found keys that are in a store of yours; expected {what}" in said
     with pytest.raises(PlanError, match="in a store of yours; expected a key of prometheus"):
-        named_key(load_fleet(path, recipe_names()), "prometheus", ("metrics",))
+        named_key(load_fleet(path), "prometheus", ("metrics",))
     assert list(tmp_path.iterdir()) == [path]

@@ -68,10 +68,10 @@ def test_a_part_that_fails_hangs_or_says_too_much_ends_alone(
 
     monkeypatch.setattr(state.importlib, "import_module", module)
     names = ("hangs", "fails", "large", "odd")
-    asks: list[state.Ask] = [(name, {}, 0.2) for name in names]
+    asks: list[state.Ask] = [(name, {}, 0.2 if name == "hangs" else 30) for name in names]
     begun = time.monotonic()
     found = dict(zip(names, map(json.loads, state.answers(asks)), strict=True))
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
     assert found["hangs"] == {"unknown": "no answer within 0.2 s"}
     assert found["fails"] == {"unknown": "/x: Permission denied"}
     assert found["large"]["unknown"].startswith("found 8388")

@@ -16,6 +16,7 @@ from sparkwright.declared.recipe.mods import ModFolder
 from sparkwright.declared.recipe.published.judge import judge, version_of
 from sparkwright.declared.recipe.published.serve_line import OURS
 from sparkwright.declared.recipe.rules import STALE
+from sparkwright.declared.recipe.trust import OF_MODS
 from sparkwright.declared.recipe.values import OWN_ENVIRONMENT, REPOSITORY
 from sparkwright.declared.recipe.vllm_names import is_secret
 
@@ -23,7 +24,6 @@ from sparkwright.declared.recipe.vllm_names import is_secret
 # 122 billion parameters on one Spark (docai.hu/en/blog/qwen35-122b-spark); twice that, rounded up.
 START_TIMEOUT = 1800
 
-_FILES = ("chat-template", "tool-parser-plugin", "reasoning-parser-plugin")
 _PARALLEL = ("pipeline-parallel-size", "data-parallel-size")
 _LEFT_OUT = (*OURS, *_PARALLEL, "tensor-parallel-size", "revision", "served-model-name")
 # Options that name a repository on the hub, which an engine never contacts -> our checkpoint.
@@ -159,7 +159,7 @@ def _problems(draft: Draft, options: Mapping[str, Any], env: Mapping[str, str]) 
         if isinstance(value, str) and value.startswith(("/", ".", "~")):
             sentence = f"found {value}, a folder of its author's; expected OWNER/NAME on the hub"
             yield draft.at(f"args.{option}", sentence)
-    for option in _FILES:
+    for option in OF_MODS:
         file = str(options.get(option, ""))
         if file.endswith((".jinja", ".py")) and "/" not in file and not draft.mods:
             sentence = f"found --{option} {file}, a file that a mod brings; expected it left out, "

@@ -53,8 +53,7 @@ def translate(document: Document, origin: Origin, variant: str) -> Translated:
         expected = nearest(variant, variants)
         raise document.error(("variants",), f"found no variant {variant}; {expected}")
     own: Keys = ("variants", variant)
-    pair = _audience(document, variant)
-    strategy = _PAIR if pair else _ALONE
+    strategy = _strategy(document, variant)
     layers = [*_layers(document, own, strategy)]
     # The variant names the model.
     words = [Word("model")]
@@ -89,7 +88,7 @@ def translate(document: Document, origin: Origin, variant: str) -> Translated:
         proven=f"By its authors on a Spark ({shown(state)}, they say); here, by nobody we know of.",
         image=image,
         model=model,
-        runs={2 if pair else 1: (line.options, env)},
+        runs={2 if strategy == _PAIR else 1: (line.options, env)},
         lines=lines,
         key=f"variants.{variant}",
         remarks=document.remarks,
@@ -97,8 +96,8 @@ def translate(document: Document, origin: Origin, variant: str) -> Translated:
     return translated(draft)
 
 
-def _audience(document: Document, variant: str) -> bool:
-    """Tell whether a variant needs two Sparks."""
+def _strategy(document: Document, variant: str) -> str:
+    """Return the strategy for one Spark, or for two where a variant needs them."""
     if document.get("omni") is not None:
         sentence = "found a recipe of vLLM-Omni; expected one of vLLM"
         raise NotForUs("another engine", document.problem(("omni",), sentence))
@@ -124,7 +123,7 @@ def _audience(document: Document, variant: str) -> bool:
         sentence = f"found no {strategy}; expected it: a Spark has one GPU of {_MEMORY} GB"
         problem = document.problem(("compatible_strategies",), sentence)
         raise NotForUs("more than two Sparks" if pair else "no GB10", problem)
-    return pair
+    return strategy
 
 
 def _keyed(values: Mapping[str, Any]) -> Any:

@@ -6,14 +6,21 @@ from pathlib import Path
 import pytest
 
 from sparkwright.common.errors import PlanError
+from sparkwright.declared.fleet import check
 from sparkwright.declared.fleet.check import unsupported
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
 from tests.unit.unplaced import unplaced
 
-RECIPES = ["chatty", "big"]
 EXAMPLES = Path(__file__).parents[4] / "inventory" / "examples"
+
+
+@pytest.fixture(autouse=True)
+def recipes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have two more recipes."""
+    names = ["chatty", "big", *recipe_names()]
+    monkeypatch.setattr(check, "recipe_names", lambda: names)
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -25,7 +32,7 @@ def written(tmp_path: Path, text: str) -> Path:
 def problems(tmp_path: Path, text: str) -> list[str]:
     path = written(tmp_path, text)
     with pytest.raises(PlanError) as caught:
-        load_fleet(path, RECIPES)
+        load_fleet(path)
     return unplaced(caught.value.problems, path)
 
 
@@ -43,7 +50,7 @@ replicas:
 
 def test_every_spark_knows_its_replicas_and_its_connection(tmp_path: Path) -> None:
     def read(text: str) -> Fleet:
-        return load_fleet(written(tmp_path, text), RECIPES)
+        return load_fleet(written(tmp_path, text))
 
     fleet = read(GOOD)
     names = ("b", "a", "c", "idle")
@@ -168,7 +175,7 @@ def test_a_pair_needs_a_fabric(tmp_path: Path) -> None:
         "expected gb10 or gb10-64gb or lab, which a cable can join"
     ]
     alone = card + "replicas: {x: {recipe: big, sparks: [a]}}\n"
-    assert load_fleet(written(tmp_path, alone), RECIPES).replicas_of("a")
+    assert load_fleet(written(tmp_path, alone)).replicas_of("a")
 
 
 def test_problems_of_a_file_come_together(tmp_path: Path) -> None:
@@ -187,7 +194,7 @@ def test_what_a_recipe_does_not_support(tmp_path: Path) -> None:
         "  x: {recipe: qwen3.6-35b-nvfp4-dflash, sparks: [a, b], trusts: [trust-remote-code]}\n"
         "  y: {recipe: lab-tiny, sparks: [c], trusts: [tool-parser-plugin]}\n"
     )
-    fleet = load_fleet(written(tmp_path, text), recipe_names())
+    fleet = load_fleet(written(tmp_path, text))
     recipes = {name: load_recipe(name) for name in fleet.recipes}
     big = recipes["qwen3.6-35b-nvfp4-dflash"]
     recipes[big.name] = big.model_copy(update={"sparks": [1]})
@@ -204,16 +211,14 @@ def test_what_a_recipe_does_not_support(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
 def test_the_examples_are_good(path: Path) -> None:
-    fleet = load_fleet(path, recipe_names())
+    fleet = load_fleet(path)
     assert unsupported(fleet, {name: load_recipe(name) for name in fleet.recipes}) == []
 
 
 def test_the_examples_serve_what_the_readme_recommends_first() -> None:
     table = (EXAMPLES.parents[1] / "README.md").read_text().partition("\n## Recipes\n")[2]
     small, large, *_ = re.findall(r"`([^`]+)` for ", table)
-    served = {
-        path.stem: load_fleet(path, recipe_names()).recipes for path in EXAMPLES.glob("*.yaml")
-    }
+    served = {path.stem: load_fleet(path).recipes for path in EXAMPLES.glob("*.yaml")}
     assert served == {
         "one": [small],
         "two": [small],

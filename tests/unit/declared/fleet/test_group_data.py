@@ -12,8 +12,8 @@ from sparkwright.declared.fleet.group_data import gateway_settings, read_file, s
 FLEET = """\
 sparks: {a: {}, b: {local: true}}
 replicas:
-  chat: {recipe: x, sparks: [a]}
-  other: {recipe: x, sparks: [b]}
+  chat: {recipe: lab-tiny, sparks: [a]}
+  other: {recipe: lab-tiny, sparks: [b]}
 gateway: {spark: a}
 """
 
@@ -27,7 +27,7 @@ def site(tmp_path: Path) -> Path:
 def fleet(site: Path, name: str = "sparks") -> Fleet:
     path = site / f"{name}.yaml"
     path.write_text(FLEET)
-    return load_fleet(path, ["x"])
+    return load_fleet(path)
 
 
 def write(site: Path, **files: str) -> None:

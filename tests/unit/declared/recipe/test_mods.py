@@ -328,7 +328,7 @@ def fleet(site: Path, *words: str) -> list[str]:
         "sparks:\n  a: {hardware: lab}\nreplicas:\n  chat: {recipe: mine, sparks: [a], "
         f"trusts: [tool-parser-plugin{''.join(f', {word}' for word in words)}]}}\n"
     )
-    loaded = load_fleet(site / "sparks.yaml", ["mine"])
+    loaded = load_fleet(site / "sparks.yaml")
     return unsupported(loaded, {"mine": load_recipe("mine")})
 
 

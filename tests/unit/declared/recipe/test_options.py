@@ -155,8 +155,8 @@ def test_every_reader_sees_the_same_context(tmp_path: Path, length: object):
     put(tmp_path, {**good(), "sparks": [1], "args": {"max-model-len": length}})
     loaded = load_recipe(str(tmp_path / "try.yaml"))
     inventory = tmp_path / "sparks.yaml"
-    inventory.write_text("sparks: {a: {}}\nreplicas: {chat: {recipe: try, sparks: [a]}}\n")
-    (upstream,) = upstreams(load_fleet(inventory, ["try"]), {"try": loaded})
+    inventory.write_text("sparks: {a: {}}\nreplicas: {chat: {recipe: ./try.yaml, sparks: [a]}}\n")
+    (upstream,) = upstreams(load_fleet(inventory), {str(tmp_path / "try.yaml"): loaded})
     assert upstream.context == 262144
     assert " 262,144 |" in table([loaded])
 
