@@ -35,6 +35,9 @@ class Door(ThreadingHTTPServer):
         headers: Those of its requests, by names in small letters.
     """
 
+    # As many connections at once as a real door takes: the default is 5.
+    request_queue_size = 128
+
     daemon_threads = True
 
     def __init__(self, tls: Path | None = None) -> None:
