@@ -12,6 +12,8 @@ from host.state.readers import UnknownError, once
 SOCKET = "/var/run/docker.sock"
 # Seconds of silence, and bytes of an answer.
 _PATIENCE, _MOST = 20.0, 32 << 20
+# Why it hangs: each further request would wait for as long.
+_stuck: list[str] = []
 # Of our engines' containers.
 LABEL = "sparkwright.release"
 # Of its configuration, what containers take over.
@@ -25,6 +27,8 @@ def get(path: str) -> Any:
     Raises:
         UnknownError: It does not answer: it is not installed, does not run, or hangs.
     """
+    if _stuck:
+        raise UnknownError(_stuck[0])
     answer = bytearray()
     try:
         with socket.socket(socket.AF_UNIX) as asked:
@@ -37,7 +41,10 @@ def get(path: str) -> Any:
                 if len(answer) > _MOST:
                     raise UnknownError(f"Docker's answer has more than {_MOST} bytes")
     except OSError as error:
-        raise UnknownError(f"Docker does not answer: {error.strerror or error}") from None
+        reason = f"Docker does not answer: {error.strerror or error}"
+        if isinstance(error, TimeoutError):
+            _stuck.append(reason)
+        raise UnknownError(reason) from None
     head, _, body = bytes(answer).partition(b"\r\n\r\n")
     status = head.split(b" ", 2)[1:2]
     if status == [b"404"]:
@@ -68,7 +75,7 @@ def image_id(names: Sequence[str]) -> str | None:
 def image(references: Sequence[str]) -> dict[str, Any]:
     """Return the image that has one of these names, None without one; and Docker's fault."""
     try:
-        asked = (get(f"/images/{name}/json") for name in references)
+        asked = (get(f"/images/{quote(name, safe='/:@')}/json") for name in references)
         found = next(filter(None, asked), None)
     except UnknownError as error:
         return {"image": None, "fault": str(error)}

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from host.state.readers import once, run
+from host.state.readers import UnknownError, once, run
 
 _FIELDS = {
     "name": "name",
@@ -27,9 +27,13 @@ def read(root: str = "") -> dict[str, Any]:
     `gpu` is None where it shows none: `said` then has what it says instead, "" where it is absent.
     Its readings are MHz, W, °C, per cent, bytes, and bits; None for those that it lacks.
     """
-    found, said = _gpus((*_FIELDS, _REASONS))
-    if not found:
-        found, said = _gpus(tuple(_FIELDS))
+    try:
+        found, said = _gpus((*_FIELDS, _REASONS))
+        if not found:
+            found, said = _gpus(tuple(_FIELDS))
+    except UnknownError as error:
+        # It hangs after a fault of the driver: the rest of the Spark can be read.
+        return {"gpu": None, "said": str(error)}
     best = max(found, key=lambda gpu: gpu["memory_total"] or 0, default=None)
     return {"gpu": best, "said": "" if best else said}
 

@@ -22,7 +22,7 @@ class UnknownError(Exception):
 
 
 def run(
-    *words: str, patience: float = PATIENCE, stdin: str | None = None
+    *words: str, patience: float = 0, stdin: str | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a program and return how it ended; one that is absent ends with status 127.
 
@@ -38,16 +38,16 @@ def run(
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=patience,
+            timeout=patience or PATIENCE,
             check=False,
         )
     except FileNotFoundError:
         return subprocess.CompletedProcess(words, 127, "", "")
     except subprocess.TimeoutExpired:
-        raise UnknownError(f"{words[0]} did not end within {patience:g} s") from None
+        raise UnknownError(f"{words[0]} did not end within {patience or PATIENCE:g} s") from None
 
 
-def lines(*words: str, patience: float = PATIENCE) -> list[str]:
+def lines(*words: str, patience: float = 0) -> list[str]:
     """Return the lines that a program prints; none where it is absent or fails."""
     done = run(*words, patience=patience)
     return done.stdout.splitlines() if done.returncode == 0 else []
@@ -98,18 +98,19 @@ def free_bytes(folder: str) -> int:
 
 def once(function: Callable[..., T]) -> Callable[..., T]:
     """Have several parts, each in a thread of its own, share what a function returns or raises."""
-    known: dict[tuple[object, ...], T | Exception] = {}
+    known: dict[object, T | Exception] = {}
     turn = threading.Lock()
 
     @wraps(function)
-    def shared(*arguments: object) -> T:
+    def shared(*arguments: object, **named: object) -> T:
+        key = arguments, tuple(named.items())
         with turn:
-            if arguments not in known:
+            if key not in known:
                 try:
-                    known[arguments] = function(*arguments)
+                    known[key] = function(*arguments, **named)
                 except Exception as error:
-                    known[arguments] = error
-            found = known[arguments]
+                    known[key] = error
+            found = known[key]
         if isinstance(found, Exception):
             raise found
         return found

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -192,3 +193,55 @@ def test_docker_that_hangs_or_is_absent_is_unknown(
     monkeypatch.setattr(docker, "SOCKET", f"{tmp_path}/none")
     with pytest.raises(readers.UnknownError, match="Docker does not answer: No such file"):
         docker.get("/version")
+
+
+PARTS = (
+    *("placed", "machine", "machine.memory", "gpu", "engines", "door", "sockets", "firewall"),
+    *("network.link", "network.fabric", "status", "status.running", "checkup", "exporter"),
+)
+# What a Spark is by systemd's word alone.
+OF_SYSTEMD = {
+    *("placed", "engines", "door", "status", "checkup", "machine", "machine.memory", "firewall"),
+    "status.running",
+}
+
+
+def unknown(folder: Path) -> dict[str, str]:
+    """Read all parts by a process of its own; return why some are unknown."""
+    asks = [
+        (part, {"units": ["ssh.service"]} if part == "placed" else {"root": str(folder)}, 25)
+        for part in PARTS
+    ]
+    code = (
+        "import json, sys\n"
+        "from host.state import docker, readers, state\n"
+        f"docker.SOCKET = {str(folder / 'docker.sock')!r}\n"
+        "docker._PATIENCE = readers.PATIENCE = 3\n"
+        "print(json.dumps(state.answers(json.load(sys.stdin))))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=json.dumps(asks),
+        env={**os.environ, "PYTHONPATH": "files"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    answers = zip(PARTS, map(json.loads, json.loads(done.stdout)), strict=True)
+    return {part: answer["unknown"] for part, answer in answers if "unknown" in answer}
+
+
+@pytest.mark.parametrize("fault", ["nvidia-smi", "docker", "systemctl"])
+def test_what_hangs_takes_no_more_with_it_than_it_must(
+    fault: str, programs: Path, tmp_path: Path
+) -> None:
+    """After a fault of its driver, or with Docker stuck, a Spark still says all else."""
+    with socket.socket(socket.AF_UNIX) as silent:
+        if fault == "docker":
+            silent.bind(f"{tmp_path}/docker.sock")
+            silent.listen(50)
+        else:
+            program(programs / fault, "exec sleep 60")
+        found = unknown(tmp_path)
+    assert found.keys() <= (OF_SYSTEMD if fault == "systemctl" else set()), found
+    assert ("placed" in found) == (fault == "systemctl")
