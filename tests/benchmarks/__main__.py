@@ -21,7 +21,7 @@ from tests.lab.lab import Lab
 from tests.lab.spark import Handle
 from tests.lab.state import SHARD
 
-MAX_COMMANDS = 6
+MAX_COMMANDS = 3
 # The aim for a run that changes nothing: logins in its time, beyond pyinfra's own start.
 AIM_RATIO = 4
 

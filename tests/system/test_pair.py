@@ -95,7 +95,8 @@ def test_second_run_changes_nothing(serving: Pair) -> None:
 @pytest.mark.parametrize("words", [(DEPLOY, "-y"), (DEPLOY, "--dry"), ("deploys/drift.py",)])
 def test_who_changes_nothing_asks_both_little(serving: Pair, words: tuple[str, ...]) -> None:
     commands = remote_commands(*words)
-    assert len(commands) <= 2 * 8, commands
+    # The probes of the cable come once it is known in which port it is.
+    assert len(commands) <= 2 * 3, commands
 
 
 def test_the_rendezvous_is_closed_on_the_lan_also_where_ufw_allows_all_of_it(serving: Pair) -> None:
