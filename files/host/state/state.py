@@ -94,8 +94,9 @@ def command() -> None:
     from host.common.command_line import words
 
     chosen = words(__doc__, rest="PART") or SHOWN
-    # The archive is in the root folder's bin.
-    root = __file__.partition("/bin/sparkwright-host")[0]
+    # The archive is in the root folder's bin, also where a link outside of it was called.
+    archive = os.path.realpath(__file__.partition("/host/state/")[0])
+    root = os.path.dirname(os.path.dirname(archive))
     texts = answers((part, {"root": root}, PATIENCE) for part in chosen)
     document = dict(zip(chosen, map(json.loads, texts), strict=True))
     print(json.dumps(document, indent=2, ensure_ascii=False))

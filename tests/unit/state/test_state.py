@@ -16,7 +16,7 @@ from host.state import docker, gpu, readers, state
 from host.state import placed as placed_part
 from sparkwright.common.part import Bounded, Part
 from sparkwright.machine.host.state import Placed, ask_placed, ask_release, asks_for
-from sparkwright.plan.release.programs import state_program
+from sparkwright.plan.release.programs import spark_programs, state_program
 from sparkwright.run.answers import RUN
 
 
@@ -245,3 +245,14 @@ def test_what_hangs_takes_no_more_with_it_than_it_must(
         found = unknown(tmp_path)
     assert found.keys() <= (OF_SYSTEMD if fault == "systemctl" else set()), found
     assert ("placed" in found) == (fault == "systemctl")
+
+
+def test_a_person_gets_the_parts_of_this_spark_by_whatever_link(tmp_path: Path) -> None:
+    (tmp_path / "r/bin").mkdir(parents=True)
+    (tmp_path / "r/bin/sparkwright-host").write_bytes(spark_programs())
+    (tmp_path / "r/current").symlink_to("releases/chat-1")
+    (tmp_path / "link").symlink_to("r/bin/sparkwright-host")
+    for program in ("link", "r/bin/sparkwright-host"):
+        words = [sys.executable, "-B", str(tmp_path / program), "state", "engines"]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        assert json.loads(done.stdout)["engines"]["known"]["current"] == "chat-1"
