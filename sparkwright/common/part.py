@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -62,7 +63,7 @@ class Ask(Generic[P]):
     def __repr__(self) -> str:
         return self.model.part
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The ask as a line of JSON: part, arguments, and seconds."""
         return json.dumps([self.model.part, self.arguments, self.model.patience], sort_keys=True)

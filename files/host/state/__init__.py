@@ -1,1 +1,1 @@
-"""What a Spark is: a module for each part, whose `read` returns plain data."""
+"""The parts of what a Spark is: a module for each subject, whose functions return plain data."""

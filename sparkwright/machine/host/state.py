@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
 from sparkwright.common import placed
@@ -86,6 +87,7 @@ def unit_state(found: KnownUnit | None, files: Iterable[FileState]) -> UnitState
     )
 
 
+@cache
 def ask_placed(root: str) -> Ask[Placed]:
     """Return the ask for all of the table in sparkwright/common/placed.py but the releases."""
     units = [*unit_names(), *_OTHERS]
