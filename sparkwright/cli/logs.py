@@ -16,7 +16,7 @@ from sparkwright.common.paths import inventory_file
 from sparkwright.common.schema import nearest
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.fleet import Fleet, Reached
-from sparkwright.run.lost import password_asked
+from sparkwright.run.ssh import password_asked
 
 
 def chosen_spark(fleet: Fleet, name: str | None) -> str:

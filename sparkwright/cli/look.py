@@ -12,8 +12,8 @@ from pyinfra.context import ctx_state
 from sparkwright.declared.fleet.fleet import Spark
 from sparkwright.machine.host.survey import Survey
 from sparkwright.plan.release.programs import state_program
-from sparkwright.run.answers import RUN
-from sparkwright.run.lost import Login, cause
+from sparkwright.run.ssh import Login, cause
+from sparkwright.run.state import RUN
 from sparkwright.run.upstream import carry
 
 # Seconds for a connection, and for what is read through it.

@@ -78,7 +78,7 @@ def _found() -> list[Difference]:
         recorded = [difference for noted, difference in _noted[host.name] if noted == op]
         data = state.get_op_data_for_host(host, op)
         if not recorded and data.operation_meta.will_change:
-            recorded = _by_command(_name(op), next(data.command_generator()))
+            recorded = _by_command(step_name(op), next(data.command_generator()))
         found += recorded
     outside = [difference for noted, difference in _noted[host.name] if noted is None]
     return list(dict.fromkeys([*found, *outside]))
@@ -95,7 +95,8 @@ def _by_command(name: str, command: PyinfraCommand) -> list[Difference]:
     return [Difference(name, "as it is", f"a run would do: {shown}")]
 
 
-def _name(op: str) -> str:
+def step_name(op: str) -> str:
+    """Return the name of an operation, or the names of those that pyinfra takes for one."""
     return ", ".join(sorted(state.get_op_meta(op).names))
 
 
@@ -119,7 +120,7 @@ def _show_in_plan(message: str) -> None:
         # A run ends at the first, and what follows has mostly the same cause.
         return
     _refused.add(own)
-    name = _name(host.current_op_hash)
+    name = step_name(host.current_op_hash)
     for line in (f"{name}: a run would fail here:", *message.splitlines()):
         host.log_styled(line, fg="red", log_func=logger.error)
     # fail_hosts would end the plan for all hosts.
@@ -165,6 +166,14 @@ def run_now(host: Host, command: StringCommand, **options: Any) -> tuple[bool, C
 def spark_name(host: Host) -> str:
     """Return the inventory's name of a host: pyinfra calls its own machine @local."""
     return str(host.data.get("spark") or host.name)
+
+
+def partners(host: Host) -> list[Host]:
+    """Return the hosts of the inventory that serve one model with a host, itself among them."""
+    ranks = host.data.get("ranks") or ()
+    if len(ranks) < 2:
+        return [host]
+    return [each for each in host.inventory if each.data.get("spark") in ranks]
 
 
 def uses_sudo(host: Host) -> bool:

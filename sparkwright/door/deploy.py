@@ -32,8 +32,8 @@ from sparkwright.door.keys import (
 from sparkwright.door.operations import door, no_door
 from sparkwright.door.state import IssuedToDoors, ask_door
 from sparkwright.plan.release.programs import program_files
-from sparkwright.run.answers import of_every_spark
 from sparkwright.run.spark import fleet_of
+from sparkwright.run.state import read_all
 from sparkwright.run.target import Target, bad_input, seats, target
 
 _FILES = HOST_FILES / "door"
@@ -109,7 +109,7 @@ def check_authority(fleet: Fleet, settings: Settings) -> None:
 
 
 def _refuse_if_lost(fleet: Fleet, path: Path, issued: str) -> None:
-    doors = of_every_spark(IssuedToDoors)
+    doors = read_all(IssuedToDoors)
     has = {spark: bool(getattr(found, issued)) for spark, found in doors.items()}
     if problem := lost(fleet, path, issued, has):
         raise PlanError(problem)

@@ -2,7 +2,7 @@
 
 import logging
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from typing import Any
 
@@ -14,10 +14,9 @@ from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.state import BaseStateCallback, StateStage
 
 from sparkwright.common.command_line import typed_line
-from sparkwright.common.operations import spark_name
+from sparkwright.common.operations import partners, spark_name, step_name
 from sparkwright.run.ending import is_interrupted, watch_end
-from sparkwright.run.lost import Login, cause, lost_lines, unreachable_lines
-from sparkwright.run.target import target_of
+from sparkwright.run.ssh import Login, cause
 from sparkwright.run.upstream import carry
 
 # Seconds in which a Spark takes a connection, greets, and takes a login, of a run that only looks.
@@ -93,9 +92,12 @@ class _ConnectErrors(logging.Handler):
             return
         for spark in (each for each in run.inventory if run.is_host_in_limit(each)):
             if error := self.error_of(spark):
-                ways = _ways_on(run, spark)
-                lines = unreachable_lines(spark_name(spark), error, *ways, login=_login(spark))
-                _show(spark, lines)
+                _show(
+                    spark,
+                    f"{spark_name(spark)}: no connection: {cause(error, _login(spark))}",
+                    "Nothing was changed on any Spark.",
+                    *_once_reached(run, spark),
+                )
 
 
 _errors = _ConnectErrors()
@@ -137,15 +139,23 @@ def lost_error(spark: Host, error: str) -> BaseException:
     run: State = spark.state
     # The current operation is that of `host`, which may have been reading its peer.
     now = host.current_op_hash or host.executing_op_hash
-    step = _name(run, now) if now else "the first look"
+    step = step_name(now) if now else "the first look"
+    found = f"{spark_name(spark)}: lost at: {step}: {cause(error)}"
     if run.current_stage != StateStage.Execute or now is None:
         # Before the execution this ends the run; status and drift go on with the other Sparks.
-        return PyinfraError(f"{spark_name(spark)}: lost at: {step}: {cause(error)}")
+        return PyinfraError(found)
     lost = next(each for each in run.callback_handlers if isinstance(each, FailureReport)).lost
     if spark not in lost:
         lost.add(spark)
-        lines = lost_lines(spark_name(spark), step, error, _left(run, now), *_ways_on(run, spark))
-        _show(spark, lines)
+        left = _left(run, now)
+        _show(
+            spark,
+            found,
+            "Completed operations remain, and what runs on the Spark by itself (a download, a "
+            "switch) continues there if it has power.",
+            *([f"Not done on any Spark: {left}"] if left else []),
+            *_once_reached(run, spark),
+        )
     return LostError()
 
 
@@ -164,31 +174,33 @@ class FailureReport(BaseStateCallback):
 
     def __init__(self) -> None:
         self.lost: set[Host] = set()
-        self._told = False
+        self._said = False
 
     def operation_host_error(  # type: ignore[override]
         self, state: State, host: Host, op_hash: str, retry_count: int = 0, max_retries: int = 0
     ) -> None:
         """Report the failed operation; pyinfra has shown its output."""
-        command, without = _ways_on(state, host)
-        lines = [f"{spark_name(host)} failed at: {_name(state, op_hash)}"]
-        if not self._told:
+        lines = [f"{spark_name(host)} failed at: {step_name(op_hash)}"]
+        if not self._said:
             left = _left(state, op_hash)
             lines += [
                 f"Not done on any Spark: {left}" if left else "Nothing was left to do.",
-                f"Completed operations remain. When the cause is fixed, continue with: {command}",
+                "Completed operations remain. When the cause is fixed, continue with: "
+                f"{typed_line()}",
             ]
-        self._told = True
-        if without:
-            lines.append(f"To go on without {_left_out(host)}: {without}")
-        _show(host, lines)
+        self._said = True
+        if without := _without(state, host):
+            pair = len(partners(host)) > 1
+            what = f"replica {host.data.get('replica')}" if pair else "this Spark"
+            lines.append(f"To go on without {what}: {without}")
+        _show(host, *lines)
 
     def operation_end(self, state: State, op_hash: str) -> None:  # type: ignore[override]
         """End the run where a Spark was lost, now that the others have finished the operation."""
         state.fail_hosts(self.lost & state.active_hosts)
 
 
-def _show(spark: Host, lines: list[str]) -> None:
+def _show(spark: Host, *lines: str) -> None:
     for line in lines:
         spark.log_styled(line, fg="yellow", log_func=logger.error)
 
@@ -197,24 +209,22 @@ def _left(run: State, op_hash: str) -> str:
     """Return the names of the operations after this one."""
     order = run.get_op_order()
     later = order[order.index(op_hash) + 1 :]
-    return ", ".join(dict.fromkeys(_name(run, each) for each in later))
+    return ", ".join(dict.fromkeys(map(step_name, later)))
 
 
-def _ways_on(run: State, spark: Host) -> tuple[str, str]:
-    """Return the command that continues the run, and the one that leaves out a Spark, or ""."""
-    command = typed_line()
-    together = {each.name for each in target_of(spark).together}
-    others = {each.name for each in run.inventory if run.is_host_in_limit(each)} - together
-    if not others or "--limit" in command:
-        return command, ""
-    own = target_of(spark)
-    pattern = own.replica if own.is_pair and own.replica else spark.name
-    return command, f"{command} --exclude {shlex.quote(pattern)}"
+def _once_reached(run: State, spark: Host) -> Iterator[str]:
+    """Yield the commands that continue a run with a Spark that is lost, and without it."""
+    yield f"When {spark_name(spark)} can be reached again, continue with: {typed_line()}"
+    if without := _without(run, spark):
+        yield f"To go on without it: {without}"
 
 
-def _left_out(spark: Host) -> str:
-    return f"replica {target_of(spark).replica}" if target_of(spark).is_pair else "this Spark"
-
-
-def _name(state: State, op_hash: Any) -> str:
-    return ", ".join(sorted(state.get_op_meta(op_hash).names))
+def _without(run: State, spark: Host) -> str:
+    """Return the command that leaves out a Spark with its peer; "" where none would be left."""
+    together = partners(spark)
+    names = {each.name for each in together}
+    others = {each.name for each in run.inventory if run.is_host_in_limit(each)} - names
+    if not others or "--limit" in typed_line():
+        return ""
+    pattern = spark.data.get("replica") if len(together) > 1 else spark.name
+    return f"{typed_line()} --exclude {shlex.quote(str(pattern))}"

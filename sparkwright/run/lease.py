@@ -16,12 +16,12 @@ from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.state import BaseStateCallback
 
 from sparkwright import __version__
-from sparkwright.common.operations import spark_name
+from sparkwright.common.operations import spark_name, step_name
 from sparkwright.common.paths import PACKAGE
 from sparkwright.common.progress import time_text
 from sparkwright.common.terminal import plain
 from sparkwright.run.beside import LOSSES, run_beside
-from sparkwright.run.lost import cause
+from sparkwright.run.ssh import cause
 from sparkwright.run.target import target_of
 
 # Seconds within which a Spark answers who holds its lease, and ends the lease on request.
@@ -202,9 +202,8 @@ class _Lease:
             return
         self._recorded.add(op_hash)
         if done.did_change() or done.did_error():
-            name = ", ".join(sorted(run.get_op_meta(op_hash).names))
             with suppress(*LOSSES, ValueError):
-                self._write(f"{name}{' failed' if done.did_error() else ''}")
+                self._write(f"{step_name(op_hash)}{' failed' if done.did_error() else ''}")
 
     def release(self) -> None:
         """Release the lease; on a Spark that cannot be reached it ends by itself."""

@@ -9,9 +9,8 @@ from pyinfra.context import ctx_state
 
 from sparkwright.common.command_line import next_line, verb_of
 from sparkwright.common.operations import is_dry_run
-from sparkwright.run.answers import check_sudo
 from sparkwright.run.failures import report_failures
-from sparkwright.run.state import watch_connection
+from sparkwright.run.state import check_sudo, connection_of
 from sparkwright.run.target import target, target_of
 
 
@@ -40,7 +39,8 @@ def start_session() -> None:
         # With -y, pyinfra would not plan, and have nothing to show.
         state.check_for_changes = True
     _check_pair()
-    watch_connection()
+    # From here on, a lost Spark is noticed.
+    connection_of(host)
     check_sudo(host)
 
 

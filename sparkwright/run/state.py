@@ -9,24 +9,34 @@ The connection of a run keeps what was read, and notices a lost Spark.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
 from gevent.lock import RLock
-from pyinfra import host, state
-from pyinfra.api import Host
+from pyinfra import state
+from pyinfra.api import FactBase, Host, State, StringCommand
+from pyinfra.api.exceptions import FactProcessError, PyinfraError
 from pyinfra.connectors.util import CommandOutput
 
-from sparkwright.common.operations import planning
+from sparkwright.common.operations import partners, planning, spark_name, uses_sudo
 from sparkwright.common.part import Ask, Part
-from sparkwright.run.answers import answers
+from sparkwright.common.terminal import plain
+from sparkwright.declared.fleet.settings import settings_of
+from sparkwright.plan.release.programs import state_program
 from sparkwright.run.failures import lost_error
-from sparkwright.run.target import target_of
+from sparkwright.run.ssh import password_asked
 
 P = TypeVar("P", bound=Part)
 
+# Runs the program in the first line of its standard input, which reads its request from the second.
+RUN = (
+    "python3 -I -B -c 'import base64, sys, zlib; "
+    "exec(zlib.decompress(base64.b64decode(sys.stdin.buffer.readline())))'"
+)
+# Characters of the message about an answer that is no good.
+_MESSAGE = 500
 # Seconds for which an answer serves: an operation may wait for one that takes hours elsewhere.
 FRESH = 60
 # Seconds that a connection may take to end after a command has noticed it: each failed command
@@ -34,17 +44,30 @@ FRESH = 60
 _ENDING = 0.2
 
 
-def connection_of(spark: Host) -> SparkConnection:
-    """Return the connection to a Spark; from the first call on, pyinfra uses it as well."""
-    if not isinstance(spark.connector, SparkConnection):
-        spark.connector = SparkConnection(spark, spark.connector)  # type: ignore[assignment]
-    return spark.connector  # type: ignore[return-value]
+class SparkState(FactBase[list[str]]):
+    """Parts of what a host is: the first that is asked for is proved good, the others are read."""
 
+    def command(self, asks: Sequence[Ask[Any]]) -> StringCommand:
+        self._asks = asks
+        return StringCommand(RUN)
 
-def watch_connection() -> None:
-    """Have the run notice when the current host is lost."""
-    # `host` itself stands for whichever host is current.
-    connection_of(state.inventory.get_host(host.name))
+    def process(self, output: list[str]) -> list[str]:
+        """Return a line of JSON for each part.
+
+        Raises:
+            FactProcessError: There are more or fewer lines, or the first part is no good.
+        """
+        try:
+            if len(output) != len(self._asks):
+                raise ValueError(f"found {len(output)} parts; expected {len(self._asks)}")
+            self._asks[0].value(output[0])
+        except ValueError as error:
+            raise FactProcessError(plain(str(error), _MESSAGE)) from None
+        return output
+
+    def check_preconditions(self, state: State, host: Host) -> None:
+        """Say to the connection of a run (`SparkConnection`) that this command changes nothing."""
+        host.connector.is_read = True  # type: ignore[attr-defined]
 
 
 def expect(spark: Host, asks: Callable[[], Iterable[Ask[Any]]]) -> None:
@@ -59,12 +82,12 @@ def read(spark: Host, ask: Ask[P]) -> P:
         PyinfraError: It could not be read; the Spark has failed.
     """
     connection = connection_of(spark)
+    # One reading at a time: the second has the answers of the first.
     with connection.reading:
         if line := connection.known(ask.key):
             with suppress(ValueError):
                 return ask.value(line)
-        others = {each.key: each for each in connection.take_expected() if each.key != ask.key}
-        return _read(spark, ask, *others.values())
+        return _read(spark, ask, *connection.take_expected())
 
 
 def read_now(spark: Host, ask: Ask[P]) -> P:
@@ -73,18 +96,81 @@ def read_now(spark: Host, ask: Ask[P]) -> P:
     Raises:
         PyinfraError: It could not be read; the Spark has failed.
     """
-    with connection_of(spark).reading:
-        return _read(spark, ask)
+    return _read(spark, ask)
+
+
+def read_all(model: type[P]) -> dict[str, P]:
+    """Read a part of each host of the run, by its name, also before its own deploy has begun.
+
+    Raises:
+        PyinfraError: A host cannot be read; nothing was changed.
+    """
+    found = {}
+    for each in sorted(state.active_hosts, key=spark_name):
+        name = spark_name(each)
+        if uses_sudo(each):
+            check_sudo(each)
+        try:
+            found[name] = read_now(each, model.ask(root=settings_of(each.data.dict()).root))
+        except PyinfraError:
+            raise PyinfraError(
+                f"{name}: cannot be read, which comes before this run makes a file beside the "
+                "inventory; nothing was changed"
+            ) from None
+    return found
+
+
+def answers(spark: Host, *asks: Ask[Any], **how: Any) -> list[str]:
+    """Return a line of JSON for each ask, as the Spark answers now.
+
+    Args:
+        how: pyinfra's arguments of a fact, such as `_timeout`.
+
+    Raises:
+        PyinfraError: It could not be read; the Spark has failed.
+    """
+    program = state_program(frozenset(each.model.part for each in asks))
+    request = f"[{', '.join(each.key for each in asks)}]"
+    if lines := spark.get_fact(SparkState, asks=asks, _stdin=[program, request], **how):
+        return lines
+    raise PyinfraError(f"{spark_name(spark)} could not be read: {asks[0]}")
+
+
+def check_sudo(spark: Host) -> None:
+    """Refuse a password: pyinfra would pass it on in an environment that the host's users see.
+
+    Raises:
+        PyinfraError: Sudo asks for one, or is missing.
+    """
+    # pyinfra reads sudo's complaint, and would ask for the password.
+    answered, _ = spark.run_shell_command(StringCommand("sudo -n true 2>/dev/null"))
+    if answered:
+        return
+    name = spark_name(spark)
+    there, _ = spark.run_shell_command(StringCommand("command -v sudo >/dev/null"))
+    if not there:
+        remedy = "On the Spark, as root: apt-get install sudo"
+        raise PyinfraError(f"{name}: found no sudo; expected it. {remedy}")
+    raise PyinfraError(password_asked(name, spark.data.dict().get("ssh_user")))
 
 
 def _read(spark: Host, ask: Ask[P], *others: Ask[Any]) -> P:
-    asks = [ask, *others]
+    asks = list({each.key: each for each in (ask, *others)}.values())
     connection = connection_of(spark)
     changes = connection.changes
     lines = answers(spark, *asks)
     if changes == connection.changes:
         connection.remember({each.key: line for each, line in zip(asks, lines, strict=True)})
     return ask.value(lines[0])
+
+
+def connection_of(spark: Host) -> SparkConnection:
+    """Return the connection to a Spark; from the first call on, pyinfra uses it as well."""
+    # pyinfra's `host` stands for whichever host is current.
+    known: Host = spark.inventory.get_host(spark.name)
+    if not isinstance(known.connector, SparkConnection):
+        known.connector = SparkConnection(known, known.connector)  # type: ignore[assignment]
+    return known.connector  # type: ignore[return-value]
 
 
 class SparkConnection:
@@ -95,7 +181,7 @@ class SparkConnection:
 
     Attributes:
         is_read: The next command only reads.
-        reading: One reading at a time: the second has the answers of the first.
+        reading: Held by who reads what may be known already.
         expected: What the steps of the run will ask for.
         changes: How many commands may have changed the replica.
     """
@@ -157,7 +243,7 @@ class SparkConnection:
             self._change()
 
     def _change(self) -> None:
-        for each in (self._spark, *target_of(self._spark).together):
+        for each in (self._spark, *partners(self._spark)):
             if isinstance(each.connector, SparkConnection):
                 each.connector.forget()
 

@@ -14,14 +14,14 @@ from pyinfra.api import Host
 from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.operations import is_dry_run
+from sparkwright.common.operations import is_dry_run, partners
 from sparkwright.plan.release.ensure import ensure_lock
 from sparkwright.plan.release.lock import Lock
 from sparkwright.plan.release.release import Release
 from sparkwright.plan.release.served import Served, lost_pins
 from sparkwright.plan.release.token import NONE, own_token, token_for
 from sparkwright.run import spark as plan
-from sparkwright.run.answers import now, of_every_spark
+from sparkwright.run.state import read_all, read_now
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,10 @@ class Target(plan.SparkTarget):
         """
         seats = (seat for each in map(target_of, state.active_hosts) for seat in each.seats)
         recipes = [each.recipe for each in seats if each.recipe]
-        served = of_every_spark(Served)
+        served = read_all(Served)
         for each in state.active_hosts:
             for seat in target_of(each).seats[1:]:
-                answer = now(each, Served.ask(root=seat.place))
+                answer = read_now(each, Served.ask(root=seat.place))
                 served[f"{seat.spark}/{seat.replica}"] = answer
         if problem := lost_pins(self.fleet, lock, recipes, served):
             raise PlanError(problem)
@@ -101,10 +101,7 @@ class Target(plan.SparkTarget):
     @property
     def together(self) -> list[Host]:
         """The hosts of the inventory that serve one model with it, itself among them."""
-        if not self.is_pair:
-            return [self.host]
-        hosts = self.host.inventory
-        return [each for each in hosts if target_of(each).spark in self.ranks]
+        return partners(self.host)
 
 
 _targets: WeakKeyDictionary[Host, Target] = WeakKeyDictionary()

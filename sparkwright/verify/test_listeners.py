@@ -7,8 +7,8 @@ from sparkwright.insight.doctor.listeners import LISTENING, Listening, judged, o
 from sparkwright.plan.release.guard import slice_of
 from sparkwright.plan.release.programs import state_program
 from sparkwright.plan.release.release import Release
-from sparkwright.run.answers import RUN
 from sparkwright.run.spark import SparkTarget
+from sparkwright.run.state import RUN
 from sparkwright.verify.plugin import Proved
 
 # A program within the guard asks the network's next host, and itself by its own address there. One

@@ -48,7 +48,7 @@ from sparkwright.network.fabric.netplan import our_netdevs
 from sparkwright.network.fabric.state import FabricState, NetplanFile, Reach
 from sparkwright.plan.causes.log_causes import from_log
 from sparkwright.run import beside, lease
-from sparkwright.run.answers import SparkState
+from sparkwright.run.state import SparkState
 from tests.clock import patience
 from tests.component import command_line
 from tests.component.sshd import machines

@@ -27,8 +27,8 @@ from sparkwright.insight.doctor.report import probed
 from sparkwright.plan.release.command import docker_run, environment
 from sparkwright.plan.release.guard import ALONE, PAIR, guard_files
 from sparkwright.plan.release.programs import state_program
-from sparkwright.run.answers import RUN
 from sparkwright.run.spark import Declared
+from sparkwright.run.state import RUN
 from tests.clock import patience
 from tests.makers.release import numbered
 

@@ -40,7 +40,7 @@ def test_styles_stay_and_nothing_else(parts: list[str]) -> None:
 # output, a refusal, a notice, a job's progress, a log line, bad input.
 INVENTORY = """
 hosts = ["@local"]
-from sparkwright.run.screen import keep_screen_plain
+from sparkwright.run.ending import keep_screen_plain
 keep_screen_plain()
 """
 DEPLOY = """
@@ -48,7 +48,7 @@ import json
 from pyinfra import host, logger
 from pyinfra.api import FunctionCommand, StringCommand, operation
 from sparkwright.machine.host.state import Placed
-from sparkwright.run.answers import SparkState
+from sparkwright.run.state import SparkState
 from sparkwright.common.operations import failing, notice
 from sparkwright.common.errors import PlanError
 from sparkwright.common.progress import JobProgress, Meter

@@ -11,7 +11,7 @@ from sparkwright.common.errors import PlanError
 from sparkwright.declared.fleet.fleet import Spark
 from sparkwright.plan.release.lock import CheckpointLock
 from sparkwright.plan.release.token import token_for
-from sparkwright.run.lost import cause
+from sparkwright.run.ssh import cause
 from tests.component import command_line
 from tests.component.sshd import machines
 from tests.security.hostile import BY_SSH, SPEAKERS

@@ -16,7 +16,7 @@ from pyinfra.api.operations import run_ops
 from pyinfra.connectors.util import CommandOutput, OutputLine
 from pyinfra.context import ctx_host, ctx_state
 
-from sparkwright.run.answers import RUN
+from sparkwright.run.state import RUN
 
 
 @dataclass

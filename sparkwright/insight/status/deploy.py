@@ -16,10 +16,10 @@ from sparkwright.door.door import door_unit
 from sparkwright.insight.status.status import PATIENCE, Reading, SparkRow
 from sparkwright.insight.status.table import as_json, table
 from sparkwright.insight.status.warnings import warnings
-from sparkwright.run.answers import answers
 from sparkwright.run.ending import check_alone, tell_machines
 from sparkwright.run.failures import why_silent
 from sparkwright.run.session import check_is_run
+from sparkwright.run.state import answers
 from sparkwright.run.target import Target, target, target_of
 
 

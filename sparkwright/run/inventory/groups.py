@@ -22,11 +22,10 @@ from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.fleet import Fleet, needed
 from sparkwright.declared.fleet.keys_command import keys_said
 from sparkwright.declared.recipe.loader import load_recipe
-from sparkwright.run.ending import watch_end
+from sparkwright.run.ending import keep_screen_plain, watch_end
 from sparkwright.run.failures import expect_failures, expect_silence
 from sparkwright.run.inventory.data import check_data, check_logins
 from sparkwright.run.inventory.selection import Host, choose_replicas, selected
-from sparkwright.run.screen import keep_screen_plain
 from sparkwright.run.spark import fleet_of
 
 # The deploys for the gateway's host.

@@ -9,10 +9,8 @@ from paramiko import AuthenticationException, SSHException
 from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.run import state as watching
-from sparkwright.run.lost import Login, cause, lost_lines, unreachable_lines
+from sparkwright.run.ssh import Login, cause
 from sparkwright.run.state import SparkConnection
-
-COMMAND = "pyinfra inventory.py deploys/spark.py -y"
 
 
 class Lost(Exception):
@@ -39,7 +37,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Any:
             )
         ),
     )
-    monkeypatch.setattr(watching, "target_of", lambda _: SimpleNamespace(together=[]))
+    monkeypatch.setattr(watching, "partners", lambda _: [])
     monkeypatch.setattr(watching, "planning", lambda: True)
     monkeypatch.setattr(watching, "lost_error", lambda spark, error: Lost(error))
     spark: Any = SimpleNamespace(connector=None)
@@ -113,18 +111,3 @@ def test_each_error_is_told_with_what_it_means(error: str, words: str) -> None:
     told = cause(error, Login("10.0.0.1", "me", 2222))
     assert words in told
     assert error in told
-
-
-def test_the_way_on_is_told() -> None:
-    lines = lost_lines(
-        "b", "Weights", "timed out", "Image, Engine", COMMAND, f"{COMMAND} --exclude b"
-    )
-    assert lines[0] == "b: lost at: Weights: no answer: no power or no network (timed out)"
-    assert "Not done on any Spark: Image, Engine" in lines
-    assert lines[-2:] == [
-        f"When b can be reached again, continue with: {COMMAND}",
-        f"To go on without it: {COMMAND} --exclude b",
-    ]
-    alone = lost_lines("b", "Engine", "", "", COMMAND, "")
-    assert not any("Not done" in line or "without it" in line for line in alone)
-    assert "Nothing was changed on any Spark." in unreachable_lines("b", "", COMMAND, "")

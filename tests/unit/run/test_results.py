@@ -82,9 +82,10 @@ def test_drift_says_that_nothing_differs(
 
 def test_what_remains_is_said_once_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: dict[str, list[str]] = {}
-    monkeypatch.setattr(failures, "_show", lambda host, text: lines.update({host.name: text}))
-    monkeypatch.setattr(failures, "_name", lambda state, op: op)
-    monkeypatch.setattr(failures, "_ways_on", lambda run, host: ("sparkwright apply", ""))
+    monkeypatch.setattr(failures, "_show", lambda host, *text: lines.update({host.name: [*text]}))
+    monkeypatch.setattr(failures, "step_name", str)
+    monkeypatch.setattr(failures, "_without", lambda run, host: "")
+    monkeypatch.setattr(failures, "typed_line", lambda: "sparkwright apply")
     run: Any = SimpleNamespace(get_op_order=lambda: ["Fit", "Weights", "Engine"])
     told = failures.FailureReport()
     for name in ("a", "b"):

@@ -21,7 +21,7 @@ from pyinfra.connectors.sshuserclient import SSHClient
 from pyinfra.context import ctx_config
 
 from sparkwright.run import upstream
-from sparkwright.run.lost import cause
+from sparkwright.run.ssh import cause
 from sparkwright.run.upstream import Client, carry
 
 PROJECT = Path(__file__).parents[3]
@@ -47,7 +47,7 @@ REPLACED = {
     "SSHClient": ("run/upstream.py", "refused-login.patch"),
     "get_operation_order_from_stack": ("run/upstream.py", "operation-order.patch"),
     "pop_global_arguments": ("run/upstream.py", "host-data.patch"),
-    "_do_confirm": ("run/screen.py", "question.patch"),
+    "_do_confirm": ("run/ending.py", "question.patch"),
 }
 # Assignments to what belongs to pyinfra or paramiko, and uses of their private names.
 FOREIGN = re.compile(

@@ -17,7 +17,7 @@ from host.state import placed as placed_part
 from sparkwright.common.part import Bounded, Part
 from sparkwright.machine.host.state import Placed, ask_placed, ask_release, asks_for
 from sparkwright.plan.release.programs import spark_programs, state_program
-from sparkwright.run.answers import RUN
+from sparkwright.run.state import RUN
 
 
 class Inner(Bounded):

@@ -1,4 +1,4 @@
-"""The messages about Sparks that a run cannot reach, may not change, or has lost."""
+"""The way to a Spark by SSH, and what the errors on it mean."""
 
 import re
 import shlex
@@ -65,35 +65,3 @@ def password_asked(spark: str, user: str | None) -> str:
         "sudo visudo -f /etc/sudoers.d/sparkwright, with the line "
         f"{user or 'USER'} ALL=(ALL) NOPASSWD: ALL"
     )
-
-
-def unreachable_lines(
-    spark: str, error: str, command: str, without: str, login: Login | None = None
-) -> list[str]:
-    """Return the message about a Spark that a run cannot reach at its start.
-
-    `without` is the command line that leaves the Spark out; "" where no other would be left.
-    """
-    return [
-        f"{spark}: no connection: {cause(error, login)}",
-        "Nothing was changed on any Spark.",
-        *_ways_on(spark, command, without),
-    ]
-
-
-def lost_lines(
-    spark: str, step: str, error: str, left: str, command: str, without: str
-) -> list[str]:
-    """Return the message about a Spark that a run has lost, with the operations that were left."""
-    return [
-        f"{spark}: lost at: {step}: {cause(error)}",
-        "Completed operations remain, and what runs on the Spark by itself (a download, a "
-        "switch) continues there if it has power.",
-        *([f"Not done on any Spark: {left}"] if left else []),
-        *_ways_on(spark, command, without),
-    ]
-
-
-def _ways_on(spark: str, command: str, without: str) -> list[str]:
-    lines = [f"When {spark} can be reached again, continue with: {command}"]
-    return [*lines, f"To go on without it: {without}"] if without else lines
