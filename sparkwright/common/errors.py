@@ -1,6 +1,7 @@
-"""Faults: the exception for invalid input, and what the checks before any change find."""
+"""Faults: invalid input, what the checks before any change find, and what differs."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sparkwright.common.terminal import plain_lines
 
@@ -39,3 +40,19 @@ def error(found: str, remedy: str) -> Finding:
 
 def warning(found: str, remedy: str) -> Finding:
     return Finding(False, found, remedy)
+
+
+class Difference(NamedTuple):
+    """One thing that is not as declared.
+
+    Attributes:
+        what: a file, a unit, a package: the thing that people would look at.
+        expected, found: in a few words.
+    """
+
+    what: str
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: expected {self.expected}, found {self.found}"

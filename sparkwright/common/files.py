@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal
 
-from sparkwright.common.difference import Difference
+from sparkwright.common.errors import Difference
 
 Kind = Literal["absent", "unreadable", "file", "directory", "other"]
 
@@ -72,15 +72,7 @@ class FileState:
     changed: int = 0
 
 
-def is_current(entry: Entry, state: FileState) -> bool:
-    """Tell whether the path already is what `entry` says."""
-    if isinstance(entry, Symlink):
-        return state.link == entry.target
-    if (state.user, state.group, state.mode) != (entry.user, entry.group, entry.mode):
-        return False
-    if isinstance(entry, Directory):
-        return state.kind == "directory"
-    return (state.kind, state.detail) == ("file", sha256(entry.content).hexdigest())
+ABSENT = FileState("absent")
 
 
 def obstacle(entry: Entry, state: FileState) -> str | None:
@@ -94,9 +86,11 @@ def obstacle(entry: Entry, state: FileState) -> str | None:
     return f"{entry.path} is no {wanted} ({state.kind}): move it away and run again."
 
 
-def file_difference(entry: Entry, state: FileState) -> Difference:
-    """Return how a path that is not current differs, without its content."""
+def file_difference(entry: Entry, state: FileState) -> Difference | None:
+    """Return how a path differs from what `entry` says, without its content; None if it is that."""
     if isinstance(entry, Symlink):
+        if state.link == entry.target:
+            return None
         there = _kind(state) if state.link is None else f"a link to {state.link}"
         return Difference(entry.path, f"a link to {entry.target}", there)
     wanted = "directory" if isinstance(entry, Directory) else "file"
@@ -111,7 +105,7 @@ def file_difference(entry: Entry, state: FileState) -> Difference:
         if state.detail != content:
             expected.append(f"content sha256:{content[:12]}")
             found.append(f"sha256:{state.detail[:12]}")
-    return Difference(entry.path, ", ".join(expected), ", ".join(found))
+    return Difference(entry.path, ", ".join(expected), ", ".join(found)) if found else None
 
 
 def secret_difference(path: str, text: str | None, state: FileState) -> Difference | None:

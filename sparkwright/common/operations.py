@@ -11,7 +11,7 @@ from pyinfra.api.command import FileUploadCommand, PyinfraCommand
 from pyinfra.api.state import StateStage
 from pyinfra.connectors.util import CommandOutput
 
-from sparkwright.common.difference import Difference
+from sparkwright.common.errors import Difference
 from sparkwright.common.terminal import plain, plain_lines
 
 # Characters of a command that are shown: enough to know it by.

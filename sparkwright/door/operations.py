@@ -8,8 +8,8 @@ from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
-from sparkwright.common.difference import Difference
-from sparkwright.common.files import Entry, FileState, ManagedFile, is_current, secret_difference
+from sparkwright.common.errors import Difference
+from sparkwright.common.files import ABSENT, Entry, ManagedFile, file_difference, secret_difference
 from sparkwright.common.operations import differs, failing, notice, unit_differs
 from sparkwright.common.placed import SYSTEMD
 from sparkwright.door.door import UNIT, DoorPlan, door_folder, door_unit, mark
@@ -21,7 +21,6 @@ from sparkwright.machine.host.state import UnitState, unit_state
 from sparkwright.run.state import read
 
 _PACKAGE = "haproxy"
-_ABSENT = FileState("absent")
 
 
 @operation()
@@ -51,7 +50,7 @@ def door(
         return
     files = plan.files(template, root)
     laid_down = list(managed_files._inner(entries=[*folders, unit]))
-    unit_file = path_states([unit.path]).get(unit.path, _ABSENT)
+    unit_file = path_states([unit.path]).get(unit.path, ABSENT)
     running = unit_state(state.unit, [unit_file])
     differing = _differing(door_folder(root), files)
     for each in differing:
@@ -66,7 +65,7 @@ def door(
         yield from _proved(root, files)
     if not running.enabled:
         yield StringCommand(f"systemctl enable --quiet {name}")
-    if running.outdated or not is_current(unit, unit_file):
+    if running.outdated or file_difference(unit, unit_file):
         yield StringCommand(f"systemctl daemon-reload && systemctl restart {name}")
     elif not running.active:
         yield StringCommand(f"systemctl start {name}")
@@ -108,7 +107,7 @@ def _differing(folder: str, files: Mapping[str, str | None]) -> list[Difference]
     """Return which of haproxy's files are not as declared; the hashes of keys stay untold."""
     paths = {f"{folder}/{name}": text for name, text in files.items()}
     found = path_states(list(paths))
-    each = (secret_difference(path, paths[path], found.get(path, _ABSENT)) for path in paths)
+    each = (secret_difference(path, paths[path], found.get(path, ABSENT)) for path in paths)
     return [difference for difference in each if difference]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from sparkwright.common.difference import Difference
+from sparkwright.common.errors import Difference
 from sparkwright.common.part import Ask, Bounded, Part
 from sparkwright.declared.recipe import questions
 from sparkwright.declared.recipe.recipe import Answers

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from pyinfra.api import HiddenValue, StringCommand, operation
 
-from sparkwright.common.difference import line
 from sparkwright.common.files import ManagedFile
 from sparkwright.common.operations import differs, failing, is_looking, look, notice
 from sparkwright.machine.host.operations.files import managed_files
@@ -57,7 +56,7 @@ def test_a_look_runs_no_command(caplog: pytest.LogCaptureFixture) -> None:
         host.state.check_for_changes = False
         found = look(steps)
         assert not is_looking()
-    assert [line("a", each) for each in found] == [
+    assert [f"a: {each}" for each in found] == [
         "a: Silent: expected as it is, found a run would do: touch /made *MASKED*",
         "a: Troubled: expected nothing in its way, found error: one.",
         "a: Troubled: expected nothing in its way, found error: two.",
@@ -79,7 +78,7 @@ def test_operations_tell_what_they_compare(tmp_path: Path) -> None:
             secret_file(name="Secret", path=str(secret), content=HiddenValue("hf_new\n"))
             sysctl(name="Kernel", path=str(path), values={"vm.swappiness": "-5"})
 
-        found = [line("a", each) for each in look(steps)]
+        found = [f"a: {each}" for each in look(steps)]
     files, token, swappiness = found
     # Two operations that differ by one file tell it once.
     assert files == f"a: {path}: expected a file, found nothing"

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
-from sparkwright.common.difference import Difference
+from sparkwright.common.errors import Difference
 from sparkwright.common.part import Bounded, Part
 from sparkwright.plan.release.bundle import checkpoint_folder
 from sparkwright.plan.release.lock import CheckpointLock, LockedFile

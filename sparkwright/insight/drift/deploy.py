@@ -11,14 +11,19 @@ from pyinfra.api import StringCommand, operation
 from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.common.command_line import next_line
-from sparkwright.common.difference import Difference, as_json, exit_status, line
-from sparkwright.common.errors import PlanError
+from sparkwright.common.errors import Difference, PlanError
 from sparkwright.common.operations import differs, look
 from sparkwright.common.part import Ask
 from sparkwright.common.terminal import plain
 from sparkwright.door.keys import has_keys, keys_path
 from sparkwright.insight.doctor.listeners import LISTENING, astray, others, unguarded
-from sparkwright.insight.drift.drift import ask_running, running_differences, spark_differences
+from sparkwright.insight.drift.drift import (
+    as_json,
+    ask_running,
+    exit_status,
+    running_differences,
+    spark_differences,
+)
 from sparkwright.plan.release.guard import ALONE
 from sparkwright.plan.release.lock import lock_path, read_lock, unresolved
 from sparkwright.run.ending import check_alone, tell_machines
@@ -146,7 +151,7 @@ def _show(path: str | None) -> None:
     if tell_machines(path, as_json(known, unread, time.time())):
         for spark in sorted(known):
             for difference in known[spark]:
-                click.echo(plain(line(spark, difference)))
+                click.echo(plain(f"{spark}: {difference}"))
     for spark, sockets in sorted(_others.items()):
         click.echo(plain(f"{spark}: not ours, and open to the LAN: {', '.join(sockets)}"), err=True)
     for spark in sorted(unread):

@@ -1,10 +1,11 @@
 """Drift that no operation detects: what runs on a Spark, compared with what is declared."""
 
+import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from sparkwright.common.difference import Difference
+from sparkwright.common.errors import Difference
 from sparkwright.common.hardware import GIB
 from sparkwright.common.part import Ask, Bounded, Part
 from sparkwright.common.placed import PACKAGES
@@ -126,3 +127,30 @@ def _container_differences(running: Running, release: Release) -> Iterator[Diffe
     for key, value in environment(release.recipe, release.ranks.nodes).items():
         if f"{key}={value}" not in container.environment:
             yield Difference(f"{name}: {key}", "its release's value", "another")
+
+
+def as_json(
+    found: Mapping[str, Sequence[Difference]], unread: Mapping[str, str], now: float
+) -> str:
+    """Return the result as JSON."""
+    result = {
+        "time": round(now),
+        "sparks": sorted(found),
+        "differences": [
+            {"spark": spark, **difference._asdict()}
+            for spark in sorted(found)
+            for difference in found[spark]
+        ],
+        "not_read": [{"spark": spark, "reason": unread[spark]} for spark in sorted(unread)],
+    }
+    return json.dumps(result, indent=2, ensure_ascii=False)
+
+
+def exit_status(found: Mapping[str, Sequence[Difference]], unread: Collection[str]) -> int:
+    """Return 0 if all is as declared, 2 if something differs, 1 if a Spark could not be read.
+
+    Unlike with `git diff --exit-code`, 1 means an error, as it is pyinfra's own.
+    """
+    if unread:
+        return 1
+    return 2 if any(found.values()) else 0

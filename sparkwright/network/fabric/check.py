@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from sparkwright.common.difference import Difference
-from sparkwright.common.errors import Finding, error, warning
+from sparkwright.common.errors import Difference, Finding, error, warning
 from sparkwright.common.hardware import Hardware
 from sparkwright.common.placed import NETPLAN
 from sparkwright.declared.fleet.fabric_plan import FabricPlan, netplan_text

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyinfra.api.state import StateStage
 
-from sparkwright.common.difference import Difference
+from sparkwright.common.errors import Difference
 from sparkwright.insight.drift import deploy as drift
 from sparkwright.run import ending, failures
 from sparkwright.run.lease import holder

@@ -9,12 +9,12 @@ from pyinfra.api.command import PyinfraCommand
 from pyinfra.operations import files
 
 from sparkwright.common.files import (
+    ABSENT,
     Directory,
     Entry,
     FileState,
     ManagedFile,
     file_difference,
-    is_current,
     obstacle,
 )
 from sparkwright.common.operations import differs, failing
@@ -32,11 +32,11 @@ def managed_files(entries: Sequence[Entry]) -> Generator[PyinfraCommand]:
     """
     check(target().root, [entry.path for entry in entries])
     states = file_states(entries)
-    found = {entry: states.get(entry.path, FileState("absent")) for entry in entries}
+    found = {entry: states.get(entry.path, ABSENT) for entry in entries}
 
-    stale = [entry for entry, state in found.items() if not is_current(entry, state)]
-    for entry in stale:
-        differs(*file_difference(entry, found[entry]))
+    stale = {entry: each for entry in entries if (each := file_difference(entry, found[entry]))}
+    for each in stale.values():
+        differs(*each)
     if obstacles := [text for pair in found.items() if (text := obstacle(*pair))]:
         yield failing("\n".join(obstacles))
         return

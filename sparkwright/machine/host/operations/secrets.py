@@ -6,7 +6,7 @@ from types import MappingProxyType
 from pyinfra import host
 from pyinfra.api import HiddenValue, QuoteString, StringCommand, operation
 
-from sparkwright.common.files import FileState, secret_difference
+from sparkwright.common.files import ABSENT, secret_difference
 from sparkwright.common.operations import differs, failing, notice
 from sparkwright.machine.host.facts import path_states
 
@@ -23,7 +23,7 @@ def secret_file(
             arguments of an operation without a name.
         proof: a command that fails where the content at `path`.new is no good.
     """
-    found = path_states([path]).get(path, FileState("absent"))
+    found = path_states([path]).get(path, ABSENT)
     text = content.unmask() if content else None
     if (difference := secret_difference(path, text, found)) is None:
         host.noop(f"{path} is current")
@@ -60,7 +60,7 @@ def hub_token(
     """
     path = f"{root}/secrets/hf-token"
     if token is None:
-        found = path_states([path]).get(path, FileState("absent"))
+        found = path_states([path]).get(path, ABSENT)
         if found.kind == "absent" or not keep:
             notice("No Hugging Face token: downloads are anonymous, and limited in rate.")
         if found.kind != "absent" and not keep:

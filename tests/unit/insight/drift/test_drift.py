@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import Any
 
 from sparkwright.artifacts.weights.weights import weights_difference
-from sparkwright.common.difference import Difference, as_json, exit_status, line
+from sparkwright.common.errors import Difference
 from sparkwright.common.files import (
     Directory,
     FileState,
@@ -18,6 +18,7 @@ from sparkwright.common.files import (
 from sparkwright.common.placed import NETPLAN
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.engine.state import engine_differences
+from sparkwright.insight.drift.drift import as_json, exit_status
 from sparkwright.network.fabric.check import fabric_differences
 from sparkwright.plan.release.lock import Lock, unresolved
 from tests.makers.engine import NEW, state_of
@@ -32,7 +33,7 @@ CONTENT = "87428fc522803d31065e7bce3cf03fe475096631e5e07bbd7a0fde60c4cf25c7"
 
 
 def told(entry: ManagedFile | Directory | Symlink, state: FileState) -> str:
-    return line("spark-a", file_difference(entry, state))
+    return f"spark-a: {file_difference(entry, state)}"
 
 
 def test_a_file_that_differs() -> None:
