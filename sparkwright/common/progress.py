@@ -11,26 +11,15 @@ from typing import Literal
 
 from sparkwright.common.terminal import plain
 
-Phase = Literal[
-    "verifying",
-    "downloading",
-    "building",
-    "measuring",
-    "exporting",
-    "copying",
-    "loading",
-    "extracting",
-    "done",
-    "failed",
-]
-
+_OfBytes = Literal["verifying", "downloading", "exporting", "copying", "loading", "extracting"]
+Phase = _OfBytes | Literal["building", "measuring", "done", "failed"]
 # Phases that count something else than bytes.
 _STEPS: dict[Phase, str] = {"building": "steps", "measuring": "workloads"}
 
 # Seconds between two lines of a job on a terminal, and in a log.
 _TERMINAL_LINES, _LOG_LINES = 2, 10
 # Seconds over which the rate is averaged: less makes it jump, more makes it lag.
-RATE_WINDOW = 20
+_RATE_WINDOW = 20
 
 
 @dataclass(frozen=True)
@@ -43,12 +32,22 @@ class JobProgress:
     message: str
 
 
-class Meter:
-    """Turns the reports of one job into lines with a rate and the time left."""
+class ProgressLines:
+    """Shows the reports of one job, a line every few seconds, with a rate and the time left."""
 
-    def __init__(self) -> None:
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say, self._shown = say, -math.inf
+        self._every = _TERMINAL_LINES if sys.stderr.isatty() else _LOG_LINES
         self._phase: Phase | None = None
         self._samples: deque[tuple[float, int]] = deque()
+
+    def show(self, progress: JobProgress) -> None:
+        """Take in a report, and say it if the last line was long enough ago."""
+        now = time.monotonic()
+        line = self.line(progress, now)
+        if now - self._shown >= self._every:
+            self._shown = now
+            self._say(line)
 
     def line(self, progress: JobProgress, now: float) -> str:
         """Return one line such as "downloading 12.3 of 22.0 GB · 98 MB/s · 1 min 40 s left"."""
@@ -56,39 +55,24 @@ class Meter:
             self._phase = progress.phase
             self._samples.clear()
         self._samples.append((now, progress.done))
-        while self._samples[0][0] < now - RATE_WINDOW:
+        while self._samples[0][0] < now - _RATE_WINDOW:
             self._samples.popleft()
         if unit := _STEPS.get(progress.phase):
             # Steps have no rate, as they take different times.
-            words = f"{progress.phase}, {progress.done} of {progress.total} {unit} done"
-            return plain(" · ".join(filter(None, (words, progress.message))))
-        parts = [f"{progress.phase} {_share(progress.done, progress.total)}"]
-        begun, before = self._samples[0]
-        if now - begun >= 1:
-            rate = max(0.0, (progress.done - before) / (now - begun))
-            parts.append(f"{size_text(rate)}/s")
-            if rate:
-                parts.append(f"{duration_text((progress.total - progress.done) / rate)} left")
+            parts = [f"{progress.phase}, {progress.done} of {progress.total} {unit} done"]
+        else:
+            scale, unit = _unit(progress.total)
+            share = f"{progress.done / scale:.1f} of {progress.total / scale:.1f} {unit}"
+            parts = [f"{progress.phase} {share}"]
+            begun, before = self._samples[0]
+            if now - begun >= 1:
+                rate = max(0.0, (progress.done - before) / (now - begun))
+                parts.append(f"{size_text(rate)}/s")
+                if rate:
+                    parts.append(f"{duration_text((progress.total - progress.done) / rate)} left")
         if progress.message:
             parts.append(progress.message)
         return plain(" · ".join(parts))
-
-
-class ProgressLines:
-    """Shows the progress of one job, a line every few seconds."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-        self._meter, self._shown = Meter(), -math.inf
-        self._every = _TERMINAL_LINES if sys.stderr.isatty() else _LOG_LINES
-
-    def show(self, progress: JobProgress) -> None:
-        """Take in a report, and say it if the last line was long enough ago."""
-        now = time.monotonic()
-        line = self._meter.line(progress, now)
-        if now - self._shown >= self._every:
-            self._shown = now
-            self._say(line)
 
 
 def size_text(size: float) -> str:
@@ -117,11 +101,6 @@ def duration_text(seconds: float) -> str:
     if whole >= 2 * 86_400:
         return f"{round(whole / 86_400):,} days"
     return f"{minutes // 60} h {minutes % 60} min"
-
-
-def _share(done: int, total: int) -> str:
-    scale, unit = _unit(total)
-    return f"{done / scale:.1f} of {total / scale:.1f} {unit}"
 
 
 def _unit(size: float) -> tuple[float, str]:

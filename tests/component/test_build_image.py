@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from host.artifacts.image.build import Build
-from sparkwright.common.progress import JobProgress, Meter
+from sparkwright.common.progress import JobProgress, ProgressLines
 from tests.clock import patience
 from tests.makers.docker import Docker, image_files, serving_docker
 from tests.programs import changed_program, script
@@ -191,7 +191,7 @@ def test_how_far_a_build_is() -> None:
     said = [build.note(line) for line in BEGUN.splitlines()]
     assert said[-1] == "unit 1 of 20"
     assert build.measure() == ("building", 1, 2)
-    line = Meter().line(JobProgress(*build.measure(), said[-1]), 0)
+    line = ProgressLines(print).line(JobProgress(*build.measure(), said[-1]), 0)
     assert line == "building, 1 of 2 steps done · unit 1 of 20"
     said = [build.note(line) for line in DONE.splitlines()]
     assert list(filter(None, said)) == ["unit 20 of 20", "vLLM 0.32.0+cpu with 20 units"]

@@ -51,7 +51,7 @@ from sparkwright.machine.host.state import Placed
 from sparkwright.run.state import SparkState
 from sparkwright.common.operations import failing, notice
 from sparkwright.common.errors import PlanError
-from sparkwright.common.progress import JobProgress, Meter
+from sparkwright.common.progress import JobProgress, ProgressLines
 from sparkwright.run.target import bad_input
 
 ESCAPES = json.loads(HOSTILE)
@@ -67,7 +67,7 @@ class Said(SparkState):
 
 def shown(state, host):
     host.log(f"raw {ESCAPES}")
-    host.log(Meter().line(JobProgress("downloading", 1, 2, f"job {ESCAPES}"), 1.0))
+    host.log(ProgressLines(print).line(JobProgress("downloading", 1, 2, f"job {ESCAPES}"), 1.0))
     logger.error("%s", f"logged {ESCAPES}")
     return True
 

@@ -2,26 +2,26 @@
 
 import pytest
 
-from sparkwright.common.progress import JobProgress, Meter, duration_text, size_text
+from sparkwright.common.progress import JobProgress, ProgressLines, duration_text, size_text
 
 
 def test_a_line_has_share_rate_and_time_left() -> None:
-    meter = Meter()
+    lines = ProgressLines(print)
     total = 22_000_000_000
-    assert meter.line(JobProgress("downloading", 0, total, ""), 0) == "downloading 0.0 of 22.0 GB"
-    line = meter.line(JobProgress("downloading", 980_000_000, total, ""), 10)
+    assert lines.line(JobProgress("downloading", 0, total, ""), 0) == "downloading 0.0 of 22.0 GB"
+    line = lines.line(JobProgress("downloading", 980_000_000, total, ""), 10)
     assert line == "downloading 1.0 of 22.0 GB · 98.0 MB/s · 3 min 34 s left"
 
 
 def test_the_rate_is_that_of_the_last_seconds() -> None:
-    meter = Meter()
+    lines = ProgressLines(print)
     for second in range(60):
-        meter.line(JobProgress("downloading", second * 10**6, 10**8, ""), second)
-    line = meter.line(JobProgress("downloading", 59 * 10**6, 10**8, ""), 79)
+        lines.line(JobProgress("downloading", second * 10**6, 10**8, ""), second)
+    line = lines.line(JobProgress("downloading", 59 * 10**6, 10**8, ""), 79)
     assert line == "downloading 59.0 of 100.0 MB · 0 kB/s"
     # A phase has its own.
-    meter.line(JobProgress("verifying", 10**9, 10**9, ""), 80)
-    line = meter.line(JobProgress("downloading", 5 * 10**8, 10**9, "waiting"), 85)
+    lines.line(JobProgress("verifying", 10**9, 10**9, ""), 80)
+    line = lines.line(JobProgress("downloading", 5 * 10**8, 10**9, "waiting"), 85)
     assert line == "downloading 0.5 of 1.0 GB · waiting"
 
 
