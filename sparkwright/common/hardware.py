@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 GIB = 1024**3
 _CONNECTX = (("enp1s0f0np0", "enP2p1s0f0np0"), ("enp1s0f1np1", "enP2p1s0f1np1"))
@@ -40,20 +41,9 @@ class Hardware:
     fabric_speed: int = 200_000
 
 
-def _card(name: str, gpu: str, memory_gib: int, total_gib: float) -> Hardware:
-    return Hardware(
-        name,
-        arch="x86_64",
-        gpu=gpu,
-        unified=False,
-        memory_gib=memory_gib,
-        total_gib=total_gib,
-        update=_UBUNTU,
-        fabric_ports=(),
-        fabric_speed=0,
-    )
-
-
+_card = partial(
+    Hardware, arch="x86_64", unified=False, update=_UBUNTU, fabric_ports=(), fabric_speed=0
+)
 _ALL = (
     # A 128 GB Spark shows a MemTotal of 127,601,452 KiB = 121.7 GiB, and CUDA the same (NVIDIA's
     # playbook-vllm at 09e077d; field reports). One of 64 GB must not pass.
@@ -65,10 +55,10 @@ _ALL = (
     # 96 GB. nvidia-smi shows 97,887 MiB = 95.6 GiB on workstation, Max-Q and server editions,
     # PyTorch 94.97 GiB, by logs that their owners published. ig1 filled 53,240 MiB of one.
     # The 6000D, of 84 GB, has another name.
-    _card("rtx-pro-6000", "NVIDIA RTX PRO 6000 Blackwell", memory_gib=94, total_gib=94.97),
+    _card("rtx-pro-6000", gpu="NVIDIA RTX PRO 6000 Blackwell", memory_gib=94, total_gib=94.97),
     # 32 GB. nvidia-smi shows 32,607 MiB = 31.8 GiB, PyTorch 31.34 to 31.39 GiB, by published logs.
     # That of a laptop begins with the same name, and has 24,463 MiB = 23.9 GiB.
-    _card("rtx-5090", "NVIDIA GeForce RTX 5090", memory_gib=31, total_gib=31.36),
+    _card("rtx-5090", gpu="NVIDIA GeForce RTX 5090", memory_gib=31, total_gib=31.36),
     # A virtual Spark shows a GB10, but has the processor and memory of the machine it runs on, and
     # virtual Ethernet, which always reports 10 Gb/s.
     Hardware("lab", None, "NVIDIA GB10", True, memory_gib=0, total_gib=0, fabric_speed=10_000),

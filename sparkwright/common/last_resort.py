@@ -13,6 +13,7 @@ import platform
 import re
 import signal
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -21,12 +22,10 @@ from types import FrameType
 
 from sparkwright.common.command_line import DEPLOYS, next_line, verb_of
 from sparkwright.common.errors import PlanError
-from sparkwright.common.terminal import plain, print_any_letter, wrapped
+from sparkwright.common.terminal import plain, print_any_letter
 
 # The exit status after Ctrl-C, and the seconds in which a command closes what is open.
 INTERRUPTED, _GRACE = 130, 2
-# Files of earlier errors that stay.
-_KEPT = 20
 # Characters of an error's own text: some hold whole pages.
 _MESSAGE = 300
 # Errors about a full disk, beside those that name a file.
@@ -54,16 +53,16 @@ def guarded(main: Callable[[], int | None]) -> int:
     try:
         try:
             status = main() or 0
-        except SystemExit as ended:  # click's way to end
+        except SystemExit as ended:
+            status = 1 if isinstance(ended.code, str) else ended.code or 0
             if isinstance(ended.code, str):
                 print(ended.code, file=sys.stderr)
-            status = int(ended.code or 0) if not isinstance(ended.code, str) else 1
         sys.stdout.flush()
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         return INTERRUPTED
     except PlanError as error:
-        print(wrapped(str(error), sys.stderr), file=sys.stderr)
+        print(error, file=sys.stderr)
         return 1
     except Exception as error:
         explain(error)
@@ -115,7 +114,7 @@ def explain(error: BaseException) -> None:
 
 def _cause_here(error: BaseException) -> str:
     """Return the line about an error of this machine, or of a file of the site; "" for others."""
-    if isinstance(error, FileNotFoundError) and not _has_folder():
+    if isinstance(error, FileNotFoundError) and error.filename is None:
         return "found no current folder; expected one: cd to your site"
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}: found no Python ({error.msg})"
@@ -138,13 +137,6 @@ def command() -> str:
     return " ".join([name, *(files or first)])
 
 
-def _has_folder() -> bool:
-    try:
-        return bool(Path.cwd())
-    except FileNotFoundError:
-        return False
-
-
 def _drop_output() -> None:
     """Have what is left of standard output go nowhere: Python would print another error at exit."""
     try:
@@ -161,28 +153,16 @@ def _without_keys(text: str) -> str:
 
 def _record(error: BaseException) -> str:
     """Write the file of an error; return the line that names it, or says why there is none."""
-    now = datetime.now(UTC)
-    shown = traceback.TracebackException.from_exception(error)
+    shown = "".join(traceback.format_exception(error))
     text = _without_keys(
-        f"{now:%Y-%m-%d %H:%M:%S} UTC\n{command()}\n"
-        f"Python {platform.python_version()}, {platform.platform()}\n\n{''.join(shown.format())}"
+        f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC\n{command()}\n"
+        f"Python {platform.python_version()}, {platform.platform()}\n\n{shown}"
     )
     try:
-        path = _state_folder() / f"error-{now:%Y%m%dT%H%M%S}-{os.getpid()}.txt"
-        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        handle, path = tempfile.mkstemp(".txt", "sparkwright-error-")
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
-    except (OSError, RuntimeError, ValueError) as reason:
+    except OSError as reason:
         return f"The details could not be written to a file ({plain(str(reason))})."
     report = next_line("doctor", "--data report=-")
     return f"The details are in {path}. Report it with this file: {report}"
-
-
-def _state_folder() -> Path:
-    """Return the user's folder for files of this kind, with room for one more."""
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
-    folder = Path(state) / "sparkwright"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for old in sorted(folder.glob("error-*.txt"))[: 1 - _KEPT]:
-        old.unlink(missing_ok=True)
-    return folder

@@ -72,10 +72,9 @@ def read_text(path: Path, expected: str, most: int) -> str | None:
 def write_file(path: Path, text: str, mode: int = 0o644, *, only_new: bool = False) -> bool:
     """Write a file in one step: readers, and an interrupted run, find the old or the new one.
 
+    Its folder is made if it is missing. A link stays one, and a device or a pipe is written to.
+
     Args:
-        path: the file; its folder is made if it is missing. A link stays one, and a device or a
-            pipe is written to.
-        text: its new content.
         mode: its permissions, which it has from the start.
         only_new: a file that is there stays, such as one that another run has just made.
 
@@ -144,14 +143,9 @@ def why_unwritable(path: Path) -> str | None:
 
 
 def file_in(folder: Path, name: str) -> Path:
-    """Return the path of a file directly in a folder.
+    """Return the path of a file directly in a folder; a name that leads elsewhere is a ValueError.
 
-    Args:
-        folder: for the files of a run.
-        name: made of names of the inventory and of times, never of a host's output.
-
-    Raises:
-        ValueError: the name would lead elsewhere.
+    Names are made of those of the inventory and of times, never of a host's output.
     """
     if name in ("", ".", "..") or "/" in name or not name.isprintable():
         raise ValueError(f"found {name!r}; expected the name of a file in {folder}")

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable
 from typing import Any
-from weakref import WeakSet
 
 from pyinfra import host, logger, state
 from pyinfra.api import Host, QuoteString, StringCommand
@@ -16,16 +15,14 @@ from sparkwright.common.terminal import plain, plain_lines
 
 # Characters of a command that are shown: enough to know it by.
 _SHOWN = 120
-# The hosts on which the plan has shown an obstacle.
-_refused: WeakSet[Host] = WeakSet()
 _noted: dict[str, list[tuple[str | None, Difference]]] = {}
 
 
 class Refused(StringCommand):
     """A command that only prints why an operation cannot do its work, and fails."""
 
-    def __init__(self, message: str, *bits: object) -> None:
-        super().__init__(*bits)
+    def __init__(self, message: str) -> None:
+        super().__init__("printf '%s\\n'", QuoteString(message), ">&2; exit 1")
         self.message = message
 
 
@@ -62,26 +59,22 @@ def look(steps: Callable[[], None]) -> list[Difference]:
     Raises:
         PyinfraError: the host could not be read.
     """
-    _noted[host.name] = []
+    noted = _noted[host.name] = []
     # With -y, pyinfra would not ask for the commands.
     state.check_for_changes = True
     try:
         steps()
-        return _found()
+        found = []
+        for op in host.op_hash_order:
+            recorded = [difference for of, difference in noted if of == op]
+            data = state.get_op_data_for_host(host, op)
+            if not recorded and data.operation_meta.will_change:
+                recorded = _by_command(step_name(op), next(data.command_generator()))
+            found += recorded
     finally:
         del _noted[host.name]
-
-
-def _found() -> list[Difference]:
-    found = []
-    for op in host.op_hash_order:
-        recorded = [difference for noted, difference in _noted[host.name] if noted == op]
-        data = state.get_op_data_for_host(host, op)
-        if not recorded and data.operation_meta.will_change:
-            recorded = _by_command(step_name(op), next(data.command_generator()))
-        found += recorded
-    outside = [difference for noted, difference in _noted[host.name] if noted is None]
-    return list(dict.fromkeys([*found, *outside]))
+    # Those of no operation come last.
+    return list(dict.fromkeys([*found, *(difference for of, difference in noted if of is None)]))
 
 
 def _by_command(name: str, command: PyinfraCommand) -> list[Difference]:
@@ -110,21 +103,20 @@ def failing(message: str, *, mended: bool = False) -> StringCommand:
     message = plain_lines(message)
     if planning() and not (mended or is_looking()):
         _show_in_plan(message)
-    return Refused(message, "printf '%s\\n'", QuoteString(message), ">&2; exit 1")
+    return Refused(message)
 
 
 def _show_in_plan(message: str) -> None:
     assert host.current_op_hash
     own = state.inventory.get_host(host.name)
-    if own in _refused:
+    if own in state.failed_hosts:
         # A run ends at the first, and what follows has mostly the same cause.
         return
-    _refused.add(own)
     name = step_name(host.current_op_hash)
     for line in (f"{name}: a run would fail here:", *message.splitlines()):
         host.log_styled(line, fg="red", log_func=logger.error)
     # fail_hosts would end the plan for all hosts.
-    state.failed_hosts.add(state.inventory.get_host(host.name))
+    state.failed_hosts.add(own)
 
 
 def notice(message: str, color: str = "yellow") -> None:

@@ -22,35 +22,30 @@ _UNIT_KINDS = ("service", "socket", "timer", "path", "slice")
 class Folder:
     """What stands directly in the root folder, beside weights: a folder of root's, or a link.
 
-    Attributes:
-        everywhere: each Spark has it; others are made by the operation that needs them.
-        cleaned: deploys/clean.py takes from it what nobody goes back to.
+    Each Spark has it that is `everywhere`; others are made by the operation that needs them.
     """
 
     name: str
     mode: str = "755"
     everywhere: bool = True
-    cleaned: bool = False
 
-
-# What a bundle has for the Spark, sent by runs or brought by its owner.
-BUNDLE = "bundle"
 
 FOLDERS = (
     Folder("backups", mode="700"),
     Folder("benchmarks", everywhere=False),
     Folder("bin"),
-    Folder(BUNDLE, everywhere=False),
-    Folder("cache", mode="700", cleaned=True),
+    # What a bundle has for the Spark, sent by runs or brought by its owner.
+    Folder("bundle", everywhere=False),
+    Folder("cache", mode="700"),
     Folder("current", everywhere=False),
     Folder("door", mode="700", everywhere=False),
     Folder("gateway", everywhere=False),
     Folder("hf", everywhere=False),
-    Folder("jobs", cleaned=True),
+    Folder("jobs"),
     Folder("link"),
-    Folder("manifests", cleaned=True),
+    Folder("manifests"),
     Folder("metrics", everywhere=False),
-    Folder("releases", cleaned=True),
+    Folder("releases"),
     Folder("seats", everywhere=False),
     Folder("secrets", mode="700"),
     Folder("sockets", mode="700"),
@@ -107,8 +102,7 @@ FILES = (
     Outside(COMMAND),
     Outside(JOURNALD, reader="systemd-journald.service"),
     Outside(
-        FABRIC_SYSCTL,
-        parameters=("net.ipv4.conf.*.arp_ignore", "net.ipv4.conf.*.arp_announce"),
+        FABRIC_SYSCTL, parameters=("net.ipv4.conf.*.arp_ignore", "net.ipv4.conf.*.arp_announce")
     ),
     Outside(SYSCTL, parameters=("vm.swappiness",)),
     Outside(TOOLKIT_SOURCES),
@@ -129,7 +123,7 @@ PACKAGES = (
 
 def folder_names() -> list[str]:
     """Return the names in the root folder that no checkpoint can have."""
-    return [folder.name for folder in FOLDERS]
+    return [each.name for each in FOLDERS]
 
 
 def folder(root: str, name: str) -> Directory:
@@ -148,8 +142,6 @@ class Place(str):
     The first replica has the root folder itself, as if it were alone. A second one has a seat: a
     folder below it, with links to what both share (files/host/common/seat.py).
     """
-
-    __slots__ = ()
 
     def __new__(cls, root: str, seat: str = "") -> Self:
         """Name the folder of a seat, or take a folder as it is."""
@@ -180,9 +172,7 @@ class Place(str):
         return f"{self}/{SOCKETS}/{release}"
 
     def cache(self, image: str) -> str:
-        """Return where an engine keeps what it compiles: by its user and image, so that it loads no
-        code that another one has made.
-        """
+        """Return where an engine keeps what it compiles: it loads no code of another's making."""
         return f"{self.root}/cache/{self.user}/{image}"
 
 
@@ -190,21 +180,20 @@ def seat_folders(place: Place) -> list[Directory | Symlink]:
     """Return the folder of a second seat: what it has of its own, and links to the rest."""
     if not place.seat:
         return []
-    own = tuple(f"{name}/seats/{place.seat}" for name in SEAT_FOLDERS)
-    links = {name: f"../../{name}" for name in ("bin", "jobs", "manifests", "metrics", "releases")}
-    links |= {name.partition("/")[0]: f"../../{name}" for name in own}
     seat = f"seats/{place.seat}"
+    own = [f"{name}/{seat}" for name in SEAT_FOLDERS]
     names = [each for name in (*own, seat) for each in (str(Path(name).parent), name)]
+    links = dict(zip(SEAT_FOLDERS, own, strict=True))
+    links |= {name: name for name in ("bin", "jobs", "manifests", "metrics", "releases")}
     return [
         *(Directory(f"{place.root}/{each}") for each in (*names, f"sockets/{seat}/engines")),
-        *(Symlink(f"{place}/{name}", target) for name, target in links.items()),
+        *(Symlink(f"{place}/{name}", f"../../{target}") for name, target in links.items()),
     ]
 
 
 def layout(root: str) -> list[Directory]:
     """Return the root folder and what every Spark has in it."""
-    names = [each.name for each in FOLDERS if each.everywhere]
-    folders = [folder(root, name) for name in names]
+    folders = [folder(root, each.name) for each in FOLDERS if each.everywhere]
     return [Directory(root), *folders, Directory(f"{root}/{SOCKETS}")]
 
 
@@ -226,7 +215,7 @@ def removal_table(root: str) -> dict[str, Any]:
         "daemon_json": DAEMON_JSON,
         "netplan": NETPLAN,
         "users": USERS,
-        "bundle": BUNDLE,
+        "bundle": "bundle",
     }
 
 
@@ -254,6 +243,6 @@ def check(
 def _is_known(path: str, root: str) -> bool:
     if root and path.startswith(f"{root}/"):
         return path.removeprefix(f"{root}/").partition("/")[0] in folder_names()
-    folders = {str(Path(file.path).parent) for file in FILES}
-    units = [f"{SYSTEMD}/{name}" for name in unit_names()]
-    return path in (root, *(file.path for file in FILES), *folders, *units)
+    ours = {Path(file.path) for file in FILES}
+    units = {Path(SYSTEMD, name) for name in unit_names()}
+    return path == root or Path(path) in {*ours, *(each.parent for each in ours), *units}

@@ -55,12 +55,7 @@ _MOST_NAMES, _SOME_NAMES = 12, 6
 
 
 def satisfying(test: Callable[[str], object], rule: str = "") -> AfterValidator:
-    """Return a validator of text.
-
-    Args:
-        test: Returns something true for valid text.
-        rule: Follows "expected" in messages; "" for the description of the field.
-    """
+    """Return a validator of text; `rule` follows "expected", else the field's description does."""
 
     def check(value: str) -> str:
         if not test(value):
@@ -155,11 +150,7 @@ def unknown(where: str, names: Iterable[str], known: Collection[str]) -> list[st
 
 def shown(value: object) -> str:
     """Return a value in YAML's flow style, cut to 60 characters for a message."""
-    try:
-        text = json.dumps(value, default=str, ensure_ascii=False, skipkeys=True)
-    except ValueError:
-        text = "a value that contains itself"
-    return _short(text)
+    return _short(json.dumps(value, default=str, ensure_ascii=False, skipkeys=True))
 
 
 def as_python(value: object) -> str:
@@ -190,7 +181,6 @@ def _sentence(
     if kind == "value_error":
         expected = detail["msg"].removeprefix("Value error, ") or expected
     expected = expected or _EXPECTED.get(kind, detail["msg"].removeprefix("Input should be "))
-    # What `nearest` says of a word has its own beginning.
     if not expected.startswith(("expected ", "did you mean ")):
         expected = f"expected {expected}"
     if kind == "missing":

@@ -6,16 +6,15 @@ changes the direction of writing makes a command look like another one.
 
 import io
 import re
-import shutil
 import sys
-import textwrap
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TextIO
 
 # Characters of one line: lines of logs are rarely longer, and a screen holds about as many.
 LINE = 2000
+# Seconds after which a program of the owner's that is waited for is named.
+_SILENT = 5
 # click's styles: reset, bold, and colors. None of them hides or moves text.
 _STYLE = re.compile(r"(\x1b\[(?:[01]|3[0-7]|9[0-7])m)")
 
@@ -41,10 +40,6 @@ def print_any_letter() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-# Seconds after which a program of the owner's that is waited for is named.
-_SILENT = 5
-
-
 @contextmanager
 def waiting_for(program: str, most: float) -> Iterator[None]:
     """Name a program that has not ended soon, and the seconds that it may take."""
@@ -63,17 +58,3 @@ def styled_lines(text: str) -> str:
     parts = _STYLE.split(text)
     parts[::2] = (plain_lines(part, len(part)) for part in parts[::2])
     return "".join(parts)
-
-
-def wrapped(text: str, stream: TextIO) -> str:
-    """Return text with long lines broken between words for a terminal; as it is for a file."""
-    if not stream.isatty():
-        return text
-    width = max(40, shutil.get_terminal_size().columns)
-    lines = (
-        textwrap.fill(
-            line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-        )
-        for line in text.split("\n")
-    )
-    return "\n".join(lines)

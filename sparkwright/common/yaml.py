@@ -43,18 +43,13 @@ _FAST: type[Any] = getattr(yaml, "CSafeLoader", _PYTHON)
 _FAULTS = (
     (r"found character '\\t'", "a tab", "spaces"),
     (r"found character '(.)' that", "a value that begins with {0}", "the value in quotes"),
-    (
-        "mapping values are not",
-        "a ': ' where no key can be",
-        "one key on each line, those below one key equally far to the right; and ': ' in quotes",
-    ),
+    ("mapping values are not", "a ': ' where no key can be", "a key on each line; ': ' in quotes"),
     (r"while parsing a flow mapping", "a { without its }, or a comma missing", "{key: value, …}"),
     (r"while parsing a flow sequence", "a [ without its ], or a comma missing", "[value, …]"),
     (r"while scanning a quoted scalar", "a quote that is not closed", "one at the end, too"),
     (
         r"expected <block end>|while parsing a block",
-        "a line that begins farther left or right than those it belongs to",
-        "them equally far to the right",
+        *("a line that begins farther left or right than those it belongs to", "them alike"),
     ),
     (r"could not find expected ':'", "a line without a colon", "KEY: VALUE"),
     (r"expected '<document start>'", "text that is no mapping", "KEY: VALUE on each line"),
@@ -62,92 +57,112 @@ _FAULTS = (
 _OPENED = "while parsing a flow|while scanning a quoted|while scanning a simple key"
 
 
-class _Values:
-    """The values of nodes, as YAML 1.2 has them.
+class _Reader:
+    """Reads a text by the events of PyYAML's parser, in which no alias is followed yet.
 
     Attributes:
+        value: What is written there, as YAML 1.2 has it; None where nothing is.
         twice: Problems with keys that are there twice, by whether their values are the same.
         lines: By what a problem calls a value, such as ``a.b[1]``: its line.
         empty: The names of values at which nothing stands.
     """
 
-    def __init__(self, source: str) -> None:
-        self.source = source
+    def __init__(self, text: str, source: str, loader: type[Any]) -> None:
+        self._source = source
+        self._events: Iterator[yaml.Event] = yaml.parse(text, Loader=loader)
+        self.value: Any = None
         self.twice: dict[bool, list[str]] = {True: [], False: []}
         self.lines: dict[str, int] = {}
         self.empty: set[str] = set()
+        documents = 0
+        for event in self._events:
+            documents += isinstance(event, yaml.DocumentStartEvent)
+            if documents > 1:
+                self._refuse(event, "a second document (---)", "one")
+            if isinstance(event, yaml.NodeEvent):
+                self.value = self._value(event, "", 0)
 
-    def of(self, node: yaml.Node | None, name: str = "") -> Any:
-        """Return the value of a node; None without one."""
-        if node is None:
-            return None
-        self.lines.setdefault(name, _line(node))
-        if isinstance(node, yaml.SequenceNode):
-            return [self.of(item, f"{name}[{place}]") for place, item in enumerate(node.value)]
-        if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, name)
-        assert isinstance(node, yaml.ScalarNode)
-        if not (node.value or node.style):
+    def _value(self, event: yaml.Event, name: str, depth: int) -> Any:
+        """Return the value that begins with an event, inside of so many others."""
+        self._check(event, depth)
+        self.lines.setdefault(name, _line(event))
+        if isinstance(event, yaml.SequenceStartEvent):
+            items: list[Any] = []
+            while not isinstance(item := next(self._events), yaml.SequenceEndEvent):
+                items.append(self._value(item, f"{name}[{len(items)}]", depth + 1))
+            return items
+        if isinstance(event, yaml.MappingStartEvent):
+            return self._mapping(name, depth + 1)
+        if not (event.value or event.style):
             self.empty.add(name)
-        return node.value if node.style else self._plain(node)
+        return self._scalar(event)
 
-    def _mapping(self, node: yaml.MappingNode, within: str) -> dict[Any, Any]:
+    def _check(self, event: Any, depth: int) -> None:
+        if event.anchor:
+            found = "the alias *" if isinstance(event, yaml.AliasEvent) else "the anchor &"
+            expected = "the value itself: aliases are not supported"
+            self._refuse(event, f"{found}{event.anchor[:60]}", expected)
+        if event.tag:
+            expected = "the value alone, in quotes if it begins with !"
+            self._refuse(event, f"the tag {event.tag.replace(_TAG, '!!')[:60]}", expected)
+        if depth >= DEEPEST:
+            self._refuse(event, "a value inside of others", f"at most {DEEPEST} levels")
+
+    def _mapping(self, within: str, depth: int) -> dict[Any, Any]:
         values: dict[Any, Any] = {}
         names: dict[str, Any] = {}
-        for key, value in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                self.refuse(key, "a list or a mapping as a key", "a name")
-            read, name = self.of(key), key.value
+        while not isinstance(key := next(self._events), yaml.MappingEndEvent):
+            self._check(key, depth)
+            if not isinstance(key, yaml.ScalarEvent):
+                self._refuse(key, "a list or a mapping as a key", "a name")
+            read, name = self._scalar(key), key.value
             if type(read) not in (str, int) or str(read) != name:
                 kind = f"the number {read}" if type(read) in (int, float) else shown(read)
                 expected = f'it in quotes: "{name}"'
-                self.refuse(key, f"the key {name}, which YAML reads as {kind}", expected)
+                self._refuse(key, f"the key {name}, which YAML reads as {kind}", expected)
             where = f"{within}.{name}".removeprefix(".")
             self.lines.setdefault(where, _line(key))
-            found = self.of(value, where)
+            found = self._value(next(self._events), where, depth)
             if name in names:
-                problem = f"{self.source}:{_line(key)}: {name}: found twice; expected once"
+                problem = f"{self._source}:{_line(key)}: {name}: found twice; expected once"
                 self.twice[repr(names[name]) == repr(found)].append(problem)
             values[read] = names[name] = found
         return values
 
-    def _plain(self, node: yaml.ScalarNode) -> Any:
-        """Return the value of a word without quotes."""
-        text = node.value
-        kind = next((name for name, word in _WORDS.items() if re.fullmatch(word, text)), "")
+    def _scalar(self, event: yaml.ScalarEvent) -> Any:
+        """Return the value of a word; in quotes it is text."""
+        text: str = event.value
+        words = () if event.style else _WORDS.items()
+        kind = next((name for name, word in words if re.fullmatch(word, text)), "")
         if kind in ("int", "float") and len(text) > LONGEST_NUMBER:
-            self.refuse(node, f"a number of {len(text)} characters", f"at most {LONGEST_NUMBER}")
+            self._refuse(event, f"a number of {len(text)} characters", f"at most {LONGEST_NUMBER}")
         if kind == "int":
             return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
         if kind == "float":
             number = float(re.sub(r"\.(?=[in])", "", text.lower()))
             if math.isinf(number) and text[-1].isdecimal():
-                self.refuse(node, text, "a smaller number, or text in quotes")
+                self._refuse(event, text, "a smaller number, or text in quotes")
             return number
         return {"null": None, "bool": text.startswith(("t", "T"))}.get(kind, text)
 
-    def refuse(self, at: Any, found: str, expected: str) -> Never:
-        """Raise the problem of an event or a node."""
-        raise PlanError(f"{self.source}:{_line(at)}: found {found}; expected {expected}")
+    def _refuse(self, event: yaml.Event, found: str, expected: str) -> Never:
+        raise PlanError(f"{self._source}:{_line(event)}: found {found}; expected {expected}")
 
 
-def _line(at: Any) -> int:
-    return at.start_mark.line + 1 if at.start_mark else 1
+def _line(event: yaml.Event) -> int:
+    return event.start_mark.line + 1 if event.start_mark else 1
 
 
-def _composed(text: str, values: _Values) -> yaml.Node | None:
-    """Return the nodes of a text of one document, in bounds, with neither aliases nor tags."""
+def _read(text: str, source: str) -> _Reader:
+    """Read a text of one document, in bounds, with neither aliases nor tags."""
     if len(text.encode(errors="replace")) > MOST_BYTES:
-        raise PlanError(
-            f"{values.source}: found more than {MOST_BYTES:,} bytes; expected at most that"
-        )
+        raise PlanError(f"{source}: found more than {MOST_BYTES:,} bytes; expected at most that")
     for loader in (_FAST, _PYTHON):
         try:
-            _check(yaml.parse(text, Loader=loader), values)
-            return yaml.compose(text, Loader=loader)
+            return _Reader(text, source, loader)
         except (yaml.YAMLError, ValueError, OverflowError) as error:
             line, sentence = _explained(error, text)
-    raise PlanError(f"{values.source}:{line}: {sentence}")
+    raise PlanError(f"{source}:{line}: {sentence}")
 
 
 def _explained(error: Exception, text: str) -> tuple[int, str]:
@@ -170,25 +185,6 @@ def _explained(error: Exception, text: str) -> tuple[int, str]:
     else:
         line, what = 1, str(error)
     return line, f"found what is no YAML ({what}); expected KEY: VALUE"
-
-
-def _check(events: Iterator[yaml.Event], values: _Values) -> None:
-    depth = documents = 0
-    for event in events:
-        if anchor := getattr(event, "anchor", None):
-            found = "the alias *" if isinstance(event, yaml.AliasEvent) else "the anchor &"
-            expected = "the value itself: aliases are not supported"
-            values.refuse(event, f"{found}{anchor[:60]}", expected)
-        if tag := getattr(event, "tag", None):
-            expected = "the value alone, in quotes if it begins with !"
-            values.refuse(event, f"the tag {tag.replace(_TAG, '!!')[:60]}", expected)
-        documents += isinstance(event, yaml.DocumentStartEvent)
-        if documents > 1:
-            values.refuse(event, "a second document (---)", "one")
-        if depth >= DEEPEST and isinstance(event, yaml.NodeEvent):
-            values.refuse(event, "a value inside of others", f"at most {DEEPEST} levels")
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
 
 
 def load(path: Path, remarks: list[str] | None = None) -> dict[str, Any]:
@@ -217,13 +213,12 @@ def load(path: Path, remarks: list[str] | None = None) -> dict[str, Any]:
 
 def parse(text: str, source: str, remarks: list[str] | None = None) -> Any:
     """Return the Python values of a text of YAML; arguments and errors are those of `load`."""
-    values = _Values(source)
-    data = values.of(_composed(text, values))
-    problems = values.twice[False]
-    (problems if remarks is None else remarks).extend(values.twice[True])
+    read = _read(text, source)
+    problems = read.twice[False]
+    (problems if remarks is None else remarks).extend(read.twice[True])
     if problems:
         raise PlanError(*problems)
-    return data
+    return read.value
 
 
 @contextmanager
@@ -238,27 +233,28 @@ def lines_of(path: Path) -> Iterator[None]:
     try:
         yield
     except PlanError as error:
-        start, values = f"{path}: ", _Values(str(path))
-        if any(each.startswith(start) for each in error.problems):
+        read = None
+        if any(each.startswith(f"{path}: ") for each in error.problems):
             # A file that is refused whole has no lines.
             with suppress(PlanError):
-                text = read_text(path, "a YAML file", MOST_BYTES)
-                values.of(_composed(text or "", values))
-        raise PlanError(*(_placed(each, start, values) for each in error.problems)) from None
+                read = _read(read_text(path, "a YAML file", MOST_BYTES) or "", str(path))
+        if read is None:
+            raise
+        raise PlanError(*(_placed(each, str(path), read) for each in error.problems)) from None
 
 
-def _placed(problem: str, start: str, values: _Values) -> str:
+def _placed(problem: str, source: str, read: _Reader) -> str:
     """Put the line of the value that a problem names into it."""
-    text = problem.removeprefix(start)
+    text = problem.removeprefix(f"{source}: ")
     ends = (".", ":", "[")
-    known = [name for name in values.lines if text.startswith(tuple(name + end for end in ends))]
+    known = [name for name in read.lines if text.startswith(tuple(name + end for end in ends))]
     if text == problem or not known:
         return problem
     # Names may have dots: the longest counts.
     name = max(known, key=len)
-    if name in values.empty:
+    if name in read.empty:
         text = text.replace(": found null;", ": found nothing;")
-    return f"{start[:-2]}:{values.lines[name]}: {text}"
+    return f"{source}:{read.lines[name]}: {text}"
 
 
 class _AlikeDumper(yaml.SafeDumper):

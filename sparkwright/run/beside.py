@@ -37,11 +37,7 @@ def run_beside(spark: Host, command: StringCommand, patience: float) -> Local | 
 
 
 class Local:
-    """A command on this machine.
-
-    Attributes:
-        input: Its standard input.
-    """
+    """A command on this machine; `input` is its standard input."""
 
     def __init__(self, command: str, patience: float) -> None:
         pipe, self._patience = subprocess.PIPE, patience
@@ -74,11 +70,7 @@ class Local:
 
 
 class Remote:
-    """A command on a Spark that is reached by SSH; SFTP would need the login to be root's.
-
-    Attributes:
-        input: Its standard input.
-    """
+    """The same on a Spark that is reached by SSH; SFTP would need the login to be root's."""
 
     def __init__(self, client: SSHClient, command: str, patience: float) -> None:
         transport = client.get_transport()
@@ -91,16 +83,13 @@ class Remote:
         self.input: Any = self._channel.makefile_stdin("wb")
 
     def read_line(self) -> str:
-        """Return the first line that it says, or the beginning of a long one."""
         line = self._receive(self._channel.recv, b"\n")
         return line.partition(b"\n")[0].decode(errors="replace")
 
     def is_lost(self) -> bool:
-        """Tell whether it has ended, although the Spark can be reached."""
         return self._channel.exit_status_ready() and self._transport.is_active()
 
     def end(self) -> tuple[int, bytes]:
-        """End its input; return its exit status, -1 if that is unknown, and its errors."""
         with suppress(*LOSSES):
             self.input.close()
         with suppress(*LOSSES):
@@ -111,7 +100,6 @@ class Remote:
         return -1, b""
 
     def close(self) -> None:
-        """End it, whatever it still does."""
         self._channel.close()
 
     def _receive(self, receive: Callable[[int], bytes], last: bytes | None = None) -> bytes:

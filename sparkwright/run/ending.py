@@ -101,12 +101,7 @@ def at_end(say: Callable[[], None]) -> None:
 
 
 def check_alone(what: str) -> None:
-    """Refuse a run of other deploys beside this one.
-
-    Raises:
-        PyinfraError: the command line names others.
-    """
-    # pyinfra's deploys do not know of each other.
+    """Refuse a run of other deploys beside this one: pyinfra's do not know of each other."""
     deploys = [word for word in sys.argv if Path(word).match("deploys/*.py")]
     if len(deploys) > 1:
         raise PyinfraError(
@@ -162,12 +157,7 @@ def _echo(message: Any = None, **options: Any) -> None:
 
 
 def _agreed(_message: str) -> bool:
-    """Return whether the run may go on; in the place of pyinfra's `_do_confirm`.
-
-    Raises:
-        PyinfraError: The plan has shown that the run would fail.
-        SystemExit: The answer is no.
-    """
+    """Ask whether the run may go on, in the place of pyinfra's `_do_confirm`."""
     if failing := sorted(map(spark_name, state.failed_hosts)):
         raise PyinfraError(
             f"the run would fail on {' and '.join(failing)}: see above. Nothing was changed on any "
@@ -175,18 +165,14 @@ def _agreed(_message: str) -> bool:
         )
     if not would_change():
         return True
-    if not _is_yes():
-        click.echo(f"Nothing was changed on any Spark{_left()}", err=True)
-        sys.exit(1)
-    return True
+    if _is_yes():
+        return True
+    click.echo(f"Nothing was changed on any Spark{_left()}", err=True)
+    sys.exit(1)
 
 
 def _is_yes() -> bool:
-    """Ask; return the answer, which is no where it is empty.
-
-    Raises:
-        EOFError: There is nobody to ask.
-    """
+    """Return the answer, which is no where it is empty; an EOFError says that nobody is there."""
     click.echo("\nDo this? [y/N]: ", err=True, nl=False)
     # The connections live on meanwhile, and Ctrl-C is heeded: read() may miss it at its beginning.
     wait_read(sys.stdin.fileno())
@@ -210,11 +196,7 @@ def _note(_context: object, _kind: object, error: BaseException, _trace: object)
 
 
 def _explain_error() -> None:
-    """Print the error that ends the run, and those of greenlets that nobody has raised again.
-
-    Raises:
-        SystemExit: In the place of an error for which pyinfra would print file, line or traceback.
-    """
+    """Print the error that ends the run, and those of greenlets that nobody has raised again."""
     raised = error = sys.exc_info()[1]
     # pyinfra wraps each error; a deploy that another one includes wraps it once more.
     while isinstance(error, click.ClickException) and hasattr(error, "exception"):
@@ -233,6 +215,7 @@ def _explain_error() -> None:
     else:
         click.echo(err=True)
         explain(error)
+    # In the place of an error for which pyinfra would print file, line or traceback.
     raise SystemExit(1)
 
 

@@ -64,10 +64,9 @@ def expect_silence(run: State, hosts: Iterable[tuple[str, dict[str, Any]]], look
 
 
 def report_failures() -> None:
-    """Have this run report each host that fails; further calls do nothing."""
-    if any(isinstance(handler, FailureReport) for handler in state.callback_handlers):
-        return
-    state.add_callback_handler(FailureReport())
+    """Have this run report each host that fails; further calls change nothing."""
+    if _report not in state.callback_handlers:
+        state.add_callback_handler(_report)
 
 
 class _ConnectErrors(logging.Handler):
@@ -106,9 +105,7 @@ _errors = _ConnectErrors()
 def why_silent(spark: Host) -> str:
     """Return why the run could not reach a host, for people."""
     error = _errors.error_of(spark)
-    if not error:
-        return "no answer: is it on, and does ssh get to it?"
-    return cause(error, _login(spark))
+    return cause(error, _login(spark)) if error else "no answer: is it on, and does ssh get to it?"
 
 
 def _login(spark: Host) -> Login:
@@ -144,9 +141,8 @@ def lost_error(spark: Host, error: str) -> BaseException:
     if run.current_stage != StateStage.Execute or now is None:
         # Before the execution this ends the run; status and drift go on with the other Sparks.
         return PyinfraError(found)
-    lost = next(each for each in run.callback_handlers if isinstance(each, FailureReport)).lost
-    if spark not in lost:
-        lost.add(spark)
+    if spark not in _report.lost:
+        _report.lost.add(spark)
         left = _left(run, now)
         _show(
             spark,
@@ -198,6 +194,9 @@ class FailureReport(BaseStateCallback):
     def operation_end(self, state: State, op_hash: str) -> None:  # type: ignore[override]
         """End the run where a Spark was lost, now that the others have finished the operation."""
         state.fail_hosts(self.lost & state.active_hosts)
+
+
+_report = FailureReport()
 
 
 def _show(spark: Host, *lines: str) -> None:

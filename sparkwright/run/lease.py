@@ -4,7 +4,6 @@ import getpass
 import os
 import shlex
 import socket
-import subprocess
 import sys
 import threading
 from contextlib import suppress
@@ -17,7 +16,6 @@ from pyinfra.api.state import BaseStateCallback
 
 from sparkwright import __version__
 from sparkwright.common.operations import spark_name, step_name
-from sparkwright.common.paths import PACKAGE
 from sparkwright.common.progress import time_text
 from sparkwright.common.terminal import plain
 from sparkwright.run.beside import LOSSES, run_beside
@@ -104,21 +102,19 @@ class LeaseKeeper(BaseStateCallback):
     """
 
     def __init__(self) -> None:
-        self._begun = False
         self._leases: dict[Host, _Lease] = {}
 
     @property
     def lost(self) -> str:
         """Why the run may not go on; "" while it holds all its leases."""
-        return next((lease.trouble for lease in self._leases.values() if lease.trouble), "")
+        return next(filter(None, (lease.trouble for lease in self._leases.values())), "")
 
     def operation_start(self, state: State, op_hash: str) -> None:  # type: ignore[override]
         """Take the leases before the first operation; end the run once one is lost."""
         if self.lost:
             raise PyinfraError(self.lost)
-        if self._begun:
+        if self._leases:
             return
-        self._begun = True
         owner = _this_run()
         first, *others = sorted(state.active_hosts, key=lambda each: each.name)
         # Of two runs of the same Sparks that begin together, the first lease decides.
@@ -152,8 +148,7 @@ class _Lease:
     """
 
     def __init__(self, host: Host, owner: str) -> None:
-        self._name = spark_name(host)
-        self._host = host
+        self._name, self._host = spark_name(host), host
         self._recorded: set[str] = set()
         self._released = threading.Event()
         script = StringCommand(hold_script(owner, target_of(host).root))
@@ -181,10 +176,7 @@ class _Lease:
 
     @property
     def trouble(self) -> str:
-        """Why the run has lost this lease; "" while it has it, or while the Spark is unreachable.
-
-        The next operation reports a Spark that is unreachable.
-        """
+        """Why the run has lost this lease; "" while it has it, or nobody can reach the Spark."""
         if not self._command.is_lost():
             return ""
         return (
@@ -224,17 +216,5 @@ def _this_run() -> str:
     # Without options: a value of --data may be a secret.
     files = [word for word in sys.argv[1:] if word.endswith(".py")]
     who = f"{getpass.getuser()} at {socket.gethostname()}"
-    version = f"Sparkwright {__version__}{_commit()}"
-    return " ".join(f"{who}: {' '.join(files)}, {version}, process {os.getpid()}".split())
-
-
-def _commit() -> str:
-    """Return the commit of a git checkout of this program, in brackets; "" if it is installed."""
-    # Without this look, git would name the commit of a site in which this is installed.
-    if not (PACKAGE.parent / ".git").exists():
-        return ""
-    git = ["git", "describe", "--always", "--dirty"]
-    with suppress(OSError):
-        done = subprocess.run(git, cwd=PACKAGE, capture_output=True, text=True, check=False)
-        return f" ({done.stdout.strip()})" if done.stdout else ""
-    return ""
+    run = f"{who}: {' '.join(files)}, Sparkwright {__version__}, process {os.getpid()}"
+    return " ".join(run.split())

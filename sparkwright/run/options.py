@@ -70,26 +70,17 @@ OPTIONS = tuple(field.alias or name for name, field in RunOptions.model_fields.i
 
 
 def options_of(data: Mapping[str, object]) -> RunOptions:
-    """Return the options among the data of a host.
-
-    Raises:
-        PlanError: One problem for each invalid value.
-    """
+    """Return the options among the data of a host; a PlanError has a problem for each slip."""
     values = {name: data[name] for name in OPTIONS if name in data}
     try:
         return parse(RunOptions, values, "--data", as_python)
     except PlanError as error:
         # The index of a word means nothing to someone who typed a list with commas.
-        raise PlanError(
-            *(re.sub(r"\[\d+\]:", ":", each, count=1) for each in error.problems)
-        ) from None
+        problems = (re.sub(r"\[\d+\]:", ":", each, count=1) for each in error.problems)
+        raise PlanError(*problems) from None
 
 
-def slips(
-    given: Mapping[str, object],
-    *,
-    removal: bool,
-) -> Iterator[str]:
+def slips(given: Mapping[str, object], *, removal: bool) -> Iterator[str]:
     """Yield the problems of `--data` values, before any connection."""
     for name, value in given.items():
         try:

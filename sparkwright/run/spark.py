@@ -12,7 +12,6 @@ from sparkwright.common.hardware import HARDWARE, Hardware
 from sparkwright.common.placed import Place
 from sparkwright.declared.fleet.fabric_plan import FabricPlan, fabric_plan
 from sparkwright.declared.fleet.file import load_fleet
-from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.settings import Settings, settings_of
 from sparkwright.declared.recipe.engine_log import at_level
 from sparkwright.declared.recipe.loader import load_recipe
@@ -26,22 +25,13 @@ from sparkwright.plan.release.lock import Lock
 from sparkwright.plan.release.release import Release, make_release
 from sparkwright.run.options import RunOptions, options_of
 
-
-@cache
-def recipe_of(name: str) -> Recipe:
-    """Return a recipe by its name, read once."""
-    return load_recipe(name)
+# A recipe by its name, and the fleet of an inventory file: read once.
+recipe_of = cache(load_recipe)
+fleet_of = cache(load_fleet)
 
 
 @cache
-def fleet_of(path: Path) -> Fleet:
-    """Return the fleet of an inventory file, read once."""
-    return load_fleet(path)
-
-
-@cache
-def bundle_of(path: Path) -> Bundle | None:
-    """Return the bundle that an inventory file names, read once; None if it names none."""
+def _bundle_of(path: Path) -> Bundle | None:
     source = fleet_of(path).bundle
     return read_bundle(Path(source.bundle), source.sha256, path) if source else None
 
@@ -78,11 +68,7 @@ class SparkTarget:
 
     @classmethod
     def of(cls, data: Mapping[str, Any], **more: Any) -> Self:
-        """Return the target of a host.
-
-        Raises:
-            PlanError: A setting or an option is invalid.
-        """
+        """Return the target of a host; an invalid setting or option is a PlanError."""
         return cls(
             spark=data.get("spark") or "",
             hardware_class=data.get("hardware") or "",
@@ -177,12 +163,8 @@ class SparkTarget:
 
     @cached_property
     def bundle(self) -> Bundle | None:
-        """The folder that stands for the internet; None where that can be reached.
-
-        Raises:
-            PlanError: It is not complete.
-        """
-        return bundle_of(self.fleet) if self.fleet.name else None
+        """The folder that stands for the internet, complete; None where that can be reached."""
+        return _bundle_of(self.fleet) if self.fleet.name else None
 
     @property
     def may_listen(self) -> Declared:
@@ -214,12 +196,7 @@ class SparkTarget:
 
 @dataclass(frozen=True)
 class Declared:
-    """The listeners of ours that are allowed beyond loopback.
-
-    Attributes:
-        doors: TCP ports of the doors; none on a worker or an idle Spark.
-        fabric: own addresses of a pair's fabric.
-    """
+    """Our listeners that are allowed beyond loopback: doors' ports, addresses on the fabric."""
 
     doors: tuple[int, ...] = ()
     fabric: tuple[str, ...] = ()

@@ -15,7 +15,8 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from random import uniform
-from types import FrameType, SimpleNamespace
+from traceback import walk_stack
+from types import SimpleNamespace
 from typing import Any
 
 from paramiko import ConfigParseError, ProxyCommand, SSHException, Transport
@@ -75,21 +76,13 @@ def operation_order(state: State) -> list[int]:
 
     pyinfra reads the source file of each caller for it.
     """
-    frames: list[FrameType] = []
-    frame: FrameType | None = sys._getframe(1)
-    while frame:
-        frames.append(frame)
-        frame = frame.f_back
-    frames.reverse()
-    names = [each.f_code.co_filename for each in frames]
+    calls = [(frame.f_code.co_filename, line) for frame, line in walk_stack(sys._getframe(1))]
+    calls.reverse()
     begin, deploy = 0, state.current_deploy_filename
     if deploy:
+        names = [name for name, _ in calls]
         begin = names.index(deploy) if deploy in names else len(names)
-    lines = [
-        each.f_lineno
-        for each, name in zip(frames[begin:], names[begin:], strict=True)
-        if not name.startswith(PYINFRA_INSTALL_DIR)
-    ]
+    lines = [line for name, line in calls[begin:] if not name.startswith(PYINFRA_INSTALL_DIR)]
     return [state.current_op_file_number, *lines]
 
 
@@ -243,7 +236,7 @@ def _has_ended(error: BaseException | None) -> bool:
 
 
 def _why(error: Exception) -> str:
-    """Return the text of an error; paramiko says the same of a closed port and an absent host."""
+    """Return the text of an error; paramiko's own is alike for a closed port and an absent host."""
     if not isinstance(error, NoValidConnectionsError):
         return str(error)
     (address, port, *_), reason = next(iter(error.errors.items()))

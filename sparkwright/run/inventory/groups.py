@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import gc
 import runpy
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from pyinfra.api.state import MAX_PARALLEL
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.paths import inventory_file
-from sparkwright.common.terminal import wrapped
 from sparkwright.common.yaml import lines_of
 from sparkwright.declared.fleet.check import unsupported
 from sparkwright.declared.fleet.file import load_fleet
@@ -99,7 +97,7 @@ def for_pyinfra(root: Path, path: Path | None = None) -> dict[str, list[Host]]:
             groups.setdefault(path.stem, next(iter(groups.values())))
         _prepare_run(path, groups)
     except PlanError as error:
-        raise SystemExit(f"\n{wrapped(str(error), sys.stderr)}") from None
+        raise SystemExit(f"\n{error}") from None
     return groups
 
 
