@@ -35,10 +35,7 @@ class Part:
     """What one process does after the other, beside other parts.
 
     Attributes:
-        tier: what it counts for.
-        name: of its log.
         minutes: its budget, on two processors that other parts use as well.
-        command: run by a shell in the project's folder.
         lab: whether it has a lab, in a shard of its own, and begins when the lab's caches are full.
     """
 
@@ -104,12 +101,7 @@ RUNS = {
 
 @dataclass
 class Running:
-    """A part that was started.
-
-    Attributes:
-        began: seconds of the monotonic clock.
-        ended: likewise; None while it runs.
-    """
+    """A part that was started, and when, by the monotonic clock."""
 
     part: Part
     process: "subprocess.Popen[bytes]"

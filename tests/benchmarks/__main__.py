@@ -68,11 +68,7 @@ def from_factory(spark: Handle) -> None:
 
 
 def one_spark() -> tuple[int, float]:
-    """Measure one Spark, and fleets of it.
-
-    Returns:
-        Commands of a run that changes nothing; logins in its time, less that of pyinfra's start.
-    """
+    """Measure one Spark, and fleets of it."""
     lab = Lab()
     lab.up(1)
     try:

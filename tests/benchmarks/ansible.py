@@ -49,27 +49,14 @@ _SERVICES = (
 
 @dataclass(frozen=True)
 class Playbook:
-    """The playbook, ready to run on a Spark.
-
-    Attributes:
-        folder: What it needs here: the inventory, the variables, the content of files.
-        tasks: How many it has.
-        items: How many its loops have, and a task without a loop is one.
-    """
+    """The playbook, ready to run on a Spark; `items` counts those of loops, and other tasks."""
 
     folder: Path
     tasks: int
     items: int
 
     def run(self, mitogen: bool = False) -> Cost:
-        """Run it; return its cost.
-
-        Args:
-            mitogen: By Mitogen's strategy, in place of Ansible's own.
-
-        Raises:
-            ToolError: It failed, or changed something.
-        """
+        """Run it; return its cost."""
         python = environment()
         words = [str(python), "-m", "ansible", "playbook", "-i", f"{self.folder}/hosts"]
         words += ["-e", f"@{self.folder}/variables.json", str(PLAYBOOK)]
@@ -114,11 +101,7 @@ def environment() -> Path:
 
 @contextmanager
 def playbook(spark: Handle) -> Iterator[Playbook]:
-    """Take from a converged Spark what the playbook is to find there.
-
-    Args:
-        spark: It serves.
-    """
+    """Take from a converged Spark what the playbook is to find there."""
     with TemporaryDirectory(prefix="ansible-") as name:
         folder = Path(name)
         variables = _variables(spark, folder / "content")

@@ -49,11 +49,7 @@ def alike(groups: Groups) -> Groups:
 
 
 def no_op(hosts: int) -> Cost:
-    """Run the deploy on a converged fleet; return its cost.
-
-    Raises:
-        ToolError: It failed, or changed something.
-    """
+    """Run the deploy on a converged fleet; return its cost."""
     cost, output = measured([*command(INVENTORY), DEPLOY, "-y"])
     check_unchanged(output, hosts)
     return cost
@@ -84,15 +80,7 @@ def write_inventory(size: int) -> None:
 
 
 def fleet_table(spark: Handle, sizes: Sequence[int] = SIZES) -> None:
-    """Measure runs that change nothing on fleets of several sizes, in turn; print the table.
-
-    Args:
-        spark: A converged one; it is of no more use afterwards.
-        sizes: How many Sparks each fleet has.
-
-    Raises:
-        ToolError: A run failed, or changed something.
-    """
+    """Measure runs that change nothing, in turn; print the table. The Spark is then used up."""
     prepare(spark, max(sizes))
     rounds: dict[int, list[Cost]] = {size: [] for size in sizes}
     for _ in range(ROUNDS):

@@ -40,37 +40,19 @@ def login(spark: Handle) -> Cost:
 
 
 def ours() -> Cost:
-    """Return the cost of a deploy that changes nothing.
-
-    Raises:
-        ToolError: It failed, or changed something.
-    """
+    """Return the cost of a deploy that changes nothing."""
     cost, output = measured([*command("inventory/lab.py"), DEPLOY, "-y"])
     check_unchanged(output, 1)
     return cost
 
 
 def start(deploy: Path) -> Cost:
-    """Return the cost of pyinfra's own: a run on this machine of a deploy without operations.
-
-    Args:
-        deploy: An empty one, in a folder without settings of ours.
-    """
+    """Return the cost of pyinfra's own: a run on this machine of a deploy without operations."""
     return measured([*command("@local"), deploy.name, "-y"], folder=deploy.parent)[0]
 
 
 def no_op_table(spark: Handle) -> dict[str, Cost]:
-    """Measure all in turn, at each round trip; print the tables.
-
-    Args:
-        spark: A converged one.
-
-    Returns:
-        What is typical on the lab's LAN.
-
-    Raises:
-        ToolError: A run failed, or changed something.
-    """
+    """Measure all in turn, at each round trip; print the tables."""
     tables = {}
     with TemporaryDirectory() as folder, playbook(spark) as book:
         empty = Path(folder, "empty.py")

@@ -20,12 +20,7 @@ Figures = Mapping[str, Any]
 
 
 def write_page(folder: Path, figures: Figures) -> None:
-    """Put figures into the page of a folder.
-
-    Args:
-        folder: Where performance.md is; without one there, that of docs is taken.
-        figures: What `record` wrote, by its name: what is not there stays on the page as it is.
-    """
+    """Put figures into the page of a folder, made of that in docs; the rest of it stays."""
     page = folder / PAGE.name
     text = (page if page.exists() else PAGE).read_text()
     folder.mkdir(parents=True, exist_ok=True)
@@ -36,11 +31,7 @@ def write_page(folder: Path, figures: Figures) -> None:
 
 
 def filled(page: str, name: str, text: str) -> str:
-    """Return a page with this text between the marks of a section.
-
-    Raises:
-        ValueError: The page lacks the marks.
-    """
+    """Return a page with this text between the marks of a section."""
     begin, end = _BEGIN.format(name), _END.format(name)
     before, found, rest = page.partition(begin)
     _, closed, after = rest.partition(end)
@@ -67,13 +58,7 @@ def no_op_section(figures: Figures) -> str:
 
 
 def no_op_table(title: str, table: Figures, aims: Mapping[str, int]) -> list[str]:
-    """Return the rows of a table in Markdown.
-
-    Args:
-        title: Of the round trip.
-        table: Costs by the names of tools.
-        aims: How many times as long as ours a tool is to take.
-    """
+    """Return the rows of a table in Markdown."""
     rows = [
         f"| {title} | seconds | CPU seconds | x a login | x ours | aim |",
         "|---|---|---|---|---|---|",

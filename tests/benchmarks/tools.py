@@ -33,12 +33,9 @@ class ToolError(Exception):
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a command for the machine that it runs on.
+    """The cost of a command for the machine that it runs on: also of all that it started.
 
-    Attributes:
-        seconds: From its start to its end.
-        cpu: Seconds of processors, of it and all that it started and waited for.
-        memory: Bytes, the most that one of its processes had resident.
+    `memory` is in bytes, the most that one of its processes had resident.
     """
 
     seconds: float
@@ -49,16 +46,7 @@ class Cost:
 def measured(
     words: Sequence[str], variables: Mapping[str, str] | None = None, folder: Path = PROJECT
 ) -> tuple[Cost, str]:
-    """Run a command; return its cost and what it printed.
-
-    Args:
-        words: Program and arguments.
-        variables: Further ones of its environment.
-        folder: In which it runs.
-
-    Raises:
-        ToolError: It failed.
-    """
+    """Run a command; return its cost and what it printed."""
     with tempfile.TemporaryFile("w+") as output:
         begun = time.monotonic()
         process = subprocess.Popen(
@@ -90,15 +78,7 @@ def typical(costs: Sequence[Cost]) -> Cost:
 
 
 def check_unchanged(output: str, hosts: int) -> None:
-    """Check that a run of pyinfra has done each operation on all hosts, and changed none of them.
-
-    Args:
-        output: What it printed.
-        hosts: How many it was to reach.
-
-    Raises:
-        ToolError: It has done otherwise.
-    """
+    """Check that a run of pyinfra has done all operations on all hosts, and changed none."""
     rows = _ROW.findall(output.rpartition("--> Results:")[2])
     if not rows:
         raise ToolError(f"pyinfra printed no results:\n{output}")
@@ -108,15 +88,7 @@ def check_unchanged(output: str, hosts: int) -> None:
 
 
 def check_recap(output: str, tasks: int) -> None:
-    """Check that a playbook has run on a host, all its tasks, and changed nothing.
-
-    Args:
-        output: What Ansible printed.
-        tasks: How many the playbook has.
-
-    Raises:
-        ToolError: It has done otherwise.
-    """
+    """Check that a playbook has run on a host, all its tasks, and changed nothing."""
     rows = _RECAP.findall(output.rpartition("PLAY RECAP")[2])
     if len(rows) != 1:
         raise ToolError(f"Ansible printed no recap of one host:\n{output}")

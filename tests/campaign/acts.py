@@ -29,14 +29,9 @@ _LOSE = "systemctl stop 'vllm@*'; docker system prune --all --force; rm -rf /opt
 
 @dataclass
 class Stage:
-    """The Sparks of a round, and what was asked of them.
+    """The Sparks of a round, of a pair the head first, and what was asked of them.
 
-    Attributes:
-        sparks: all; of a pair the head first.
-        recipes: removes those that were declared, in the end.
-        deploys: what has been run, and changes nothing when it runs again.
-        declared: the recipe in the inventory.
-        served: what has served, in that order.
+    What has been run, `deploys`, changes nothing when it runs again.
     """
 
     topology: Topology
@@ -97,11 +92,7 @@ def differences(act: str, name: str, number: int) -> tuple[str, list[Change]]:
 
 @dataclass
 class Run:
-    """A run of pyinfra that is at work.
-
-    Attributes:
-        killed: by us, before its end.
-    """
+    """A run of pyinfra that is at work, or was `killed` by us."""
 
     process: "Popen[bytes]"
     log: Path

@@ -13,13 +13,7 @@ _SEEN = {WHOLE: "whole answers", REFUSED: "503", BROKEN: "broken answers", UNREA
 
 @dataclass
 class Window:
-    """A time in which clients may see more than whole answers.
-
-    Attributes:
-        began, ended: on a clock that never goes back.
-        level: the worst that they may see, of plan's.
-        spark: of which Spark; "" for all.
-    """
+    """A time in which clients of a Spark, or of all, may see more than whole answers."""
 
     began: float
     level: int
@@ -45,14 +39,7 @@ def level(problem: str | None) -> int:
 def objections(
     spark: str, answers: Iterable[Answer], windows: Iterable[Window], *, gateway: bool = False
 ) -> Iterator[str]:
-    """Say which answers nothing explains.
-
-    Args:
-        spark: which one was asked.
-        answers: what its clients saw.
-        windows: when they were to expect what.
-        gateway: whether they asked all replicas: what hits one of them may break an answer off.
-    """
+    """Say which answers nothing explains."""
     for answer in answers:
         seen = level(answer.problem)
         allowed = WHOLE

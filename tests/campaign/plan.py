@@ -126,14 +126,9 @@ FAULTS: dict[str, Kind] = {
 
 @dataclass(frozen=True)
 class Strike:
-    """One fault.
+    """One fault, `after` seconds from the scene's moment or the strike before it.
 
-    Attributes:
-        fault: its kind, of FAULTS.
-        spark: which Spark it hits, from 0.
-        after: seconds after the scene's moment, or after the strike before it.
-        seconds: how long it lasts.
-        variant: 0 to 999, for whatever else there is to choose.
+    `variant`, 0 to 999, is for whatever else there is to choose.
     """
 
     fault: str
@@ -149,15 +144,7 @@ class Strike:
 
 @dataclass(frozen=True)
 class Scene:
-    """An act, and the faults amid it.
-
-    Attributes:
-        act: of ACTS.
-        moment: of the act's; "" for its beginning.
-        strikes: one or two.
-        trial: seconds of a switch's trial.
-        variant: 0 to 999, for whatever else there is to choose.
-    """
+    """An act, one or two faults from one of its moments on, and the seconds of a switch's trial."""
 
     act: str
     moment: str

@@ -50,10 +50,7 @@ class Record:
     Attributes:
         struck, missed: the faults that hit something, and those that found nothing to hit.
         early: the run ended before the moment came.
-        status: exit status of the act's run.
         recovery: seconds from the last fault's end until all served again.
-        problems: what does not hold.
-        output: of all runs.
     """
 
     struck: list[str] = field(default_factory=list)

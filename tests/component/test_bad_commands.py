@@ -21,8 +21,6 @@ sparks:
 replicas:
   chat: {recipe: lab-tiny, sparks: [spark-a], trusts: [tool-parser-plugin]}
 """
-# Nothing listens on port 1.
-OFF = SPARKS.replace("local: true", "ssh_hostname: 127.0.0.1, ssh_port: 1")
 SPARK = ("inventory.py", "deploys/spark.py", "--dry")
 
 
@@ -126,6 +124,7 @@ def test_group_data_of_another_inventory(site: Path) -> None:
         ((*SPARK, "--data", "weights"), "--data weights: found no value; expected NAME=VALUE"),
         ((*SPARK, "--exclude", "spark-b"), "--exclude: found spark-b, which matches nothing; did"),
         ((*SPARK, "--data", "_sudp=1"), "--data _sudp: found a name that nothing reads; did you m"),
+        ((*SPARK, "--key", "/nosuch"), "--ssh-key: found no file /nosuch; expected a private key"),
         ((*SPARK, "--data", "fabric=verify"), "--data fabric: found verify, and no pair in i"),
     ],
 )  # fmt: skip
@@ -133,15 +132,6 @@ def test_the_command_line(site: Path, words: tuple[str, ...], said: str) -> None
     told = pyinfra(site, *words)
     assert said in told
     assert "Connecting" not in told
-
-
-def test_a_spark_that_is_off_and_a_key_that_is_not_there(site: Path) -> None:
-    (site / "inventory/sparks.yaml").write_text(OFF)
-    told = pyinfra(site, *SPARK)
-    assert "spark-a: no connection: it refuses the connection: is it on and booted" in told
-    assert "(Connection refused: port 1 of 127.0.0.1)" in told
-    told = pyinfra(site, *SPARK, "--key", "/nosuch")
-    assert "--ssh-key: found no file /nosuch; expected a private key" in told
 
 
 @pytest.mark.parametrize(
@@ -183,15 +173,6 @@ def test_a_fault_of_ours(site: Path, line: str, said: str) -> None:
     assert 'File "deploy.py", line 2' in text
     assert "swordfish" not in text
     assert "abcdefghijkl" not in text.replace(line, "")
-
-
-def test_a_run_without_a_terminal_and_without_y(site: Path) -> None:
-    (site / "deploy.py").write_text(
-        "from pyinfra.operations import server\nserver.shell(name='x', commands=['true'])\n"
-    )
-    assert "Stopped: found no terminal to ask on; expected one, or -y" in pyinfra(
-        site, "inventory.py", "deploy.py"
-    )
 
 
 @pytest.mark.parametrize(

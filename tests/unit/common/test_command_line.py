@@ -34,6 +34,10 @@ MAY = {
 }
 
 
+STATUS = "deploys/status.py"
+LAB, STARTED = {"SPARKWRIGHT_INVENTORY": "lab"}, {PROGRAM_VARIABLE: "uv run x"}
+
+
 @pytest.fixture
 def typed(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     for name in (PROGRAM_VARIABLE, LINE_VARIABLE, "SPARKWRIGHT_INVENTORY", "UV"):
@@ -42,57 +46,47 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 @pytest.mark.parametrize(
-    ("argv", "environment", "line", "keys"),
+    ("said", "environment", "line", "keys"),
     [
-        (["/x/tests/docs/__main__.py"], {}, "sparkwright apply -y", "sparkwright keys show"),
+        ("/x/tests/docs/__main__.py", {}, "sparkwright apply", "sparkwright keys"),
         (
-            ["/env/bin/sparkwright", "plan"],
+            "sparkwright plan",
             {"UV": "/bin/uv"},
-            "uv run sparkwright apply -y",
-            "uv run sparkwright keys show",
+            "uv run sparkwright apply",
+            "uv run sparkwright keys",
         ),
-        (
-            ["/env/bin/sparkwright", "-i", "staging", "plan"],
-            {"SPARKWRIGHT_INVENTORY": "staging"},
-            "sparkwright -i staging apply -y",
-            "sparkwright -i staging keys show",
-        ),
+        ("sparkwright -i lab plan", LAB, "sparkwright -i lab apply", "sparkwright -i lab keys"),
         # What `sparkwright` has started.
+        ("pyinfra inventory.py deploys/spark.py", STARTED, "uv run x apply", "uv run x keys"),
         (
-            ["/env/bin/pyinfra", "inventory.py", "deploys/spark.py"],
-            {PROGRAM_VARIABLE: "uv run sparkwright -i lab"},
-            "uv run sparkwright -i lab apply -y",
-            "uv run sparkwright -i lab keys show",
-        ),
-        (
-            ["/nowhere/pyinfra", "inventory.py", "deploys/status.py"],
+            f"pyinfra inventory.py {STATUS}",
             {},
-            "pyinfra inventory.py deploys/spark.py -y",
-            "sparkwright keys show",
+            "pyinfra inventory.py deploys/spark.py",
+            "sparkwright keys",
         ),
         (
-            ["/nowhere/pyinfra", "-y", "inventory/lab.py", "deploys/status.py"],
-            {"UV": "/bin/uv"},
-            "pyinfra inventory/lab.py deploys/spark.py -y",
-            "uv run sparkwright -i lab keys show",
+            f"pyinfra -y inventory/lab.py {STATUS}",
+            {},
+            "pyinfra inventory/lab.py deploys/spark.py",
+            "sparkwright -i lab keys",
         ),
-        (["deploys/status.py"], {}, "sparkwright apply -y", "sparkwright keys show"),
+        (STATUS, {}, "sparkwright apply", "sparkwright keys"),
     ],
 )
 def test_the_next_command_is_spelled_as_this_one(
     typed: pytest.MonkeyPatch,
     tmp_path: Path,
-    argv: list[str],
+    said: str,
     environment: dict[str, str],
     line: str,
     keys: str,
 ) -> None:
     typed.chdir(tmp_path)
-    typed.setattr(sys, "argv", argv)
+    typed.setattr(sys, "argv", ["/nowhere/" + said.split()[0], *said.split()[1:]])
     for name, value in environment.items():
         typed.setenv(name, value)
-    assert next_line("apply", "-y") == line
-    assert next_line("keys show") == keys
+    assert next_line("apply", "-y") == f"{line} -y"
+    assert next_line("keys show") == f"{keys} show"
 
 
 def test_an_installed_pyinfra_has_sparkwright_beside_it(

@@ -11,7 +11,7 @@ from pyinfra.api.operations import run_ops
 from sparkwright.common import placed
 from sparkwright.common.files import Directory, Entry, ManagedFile, Symlink
 from sparkwright.common.operations import look
-from sparkwright.common.placed import FILES, Folder, Outside, removal_table
+from sparkwright.common.placed import FILES, Folder, removal_table
 from sparkwright.machine.host.deploy import folders
 from sparkwright.machine.host.operations.files import managed_files
 from sparkwright.machine.host.operations.packages import install
@@ -54,17 +54,6 @@ def test_weights_do_not_get_its_name(tmp_path: Path) -> None:
     assert NEW in problem.rpartition("expected another folder than ")[2]
 
 
-def test_a_file_is_removed_and_its_reader_restarted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "its folder" / "ours.conf"
-    file.parent.mkdir()
-    file.write_text("x")
-    of_table = Outside(str(file), reader="their.service", parameters=("net.ours",))
-    monkeypatch.setattr(placed, "FILES", (*placed.FILES, of_table))
-    assert removal_table("/r")["files"].items() >= {(str(file), "their.service")}
-
-
 @pytest.mark.parametrize(
     "entry",
     [
@@ -100,15 +89,8 @@ READ = {
     *("/var/lib/docker", "/var/lib/containerd", "/etc/netplan/90-NM-"),
     # The package haproxy makes it; a socket of the gateway's unit is there as long as it runs.
     *("/var/lib/haproxy", "/var/lib/haproxy/gateway.sock"),
-    *(
-        "/etc/dgx-release",
-        "/etc/apt",
-        "/etc/apt/sources.list",
-        "/etc/passwd",
-        "/etc/group",
-        "/etc/containerd/config.toml",
-        "/usr/lib/netplan",
-    ),
+    *("/etc/dgx-release", "/etc/apt", "/etc/apt/sources.list", "/etc/passwd", "/etc/group"),
+    *("/etc/containerd/config.toml", "/usr/lib/netplan"),
     *("/etc/NetworkManager", "/etc/NetworkManager/system-connections"),
     *("/etc/default/ufw", "/etc/ufw/user.rules", "/etc/ufw/user6.rules"),
     *("/etc/netplan/90-NM-UUID.yaml", "/etc/haproxy/haproxy.cfg"),

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 from pyinfra.api.state import StateStage
 
-from sparkwright.common.errors import Difference
-from sparkwright.insight.drift import deploy as drift
 from sparkwright.run import ending, failures
 from sparkwright.run.lease import holder
 
@@ -51,33 +49,6 @@ def test_a_holder_is_named_with_local_time() -> None:
     assert holder("taken by ann, since never\n") == "ann, since never"
     assert holder("taken by \n") == "nobody knows whose"
     assert holder("held\n") is None
-
-
-@pytest.mark.parametrize(
-    ("found", "unread", "said"),
-    [
-        ({"a": []}, {}, "Nothing differs on 1 Spark.\n"),
-        ({"a": [], "b": []}, {}, "Nothing differs on 2 Sparks.\n"),
-        ({"a": [Difference("x", "y", "z")]}, {}, ""),
-        ({"a": []}, {"b": "no answer"}, "b: not looked at: no answer\n"),
-    ],
-)
-def test_drift_says_that_nothing_differs(
-    found: dict[str, Any],
-    unread: dict[str, str],
-    said: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(drift, "state", SimpleNamespace(failed_hosts=()))
-    monkeypatch.setattr(drift, "_differences", found)
-    monkeypatch.setattr(drift, "_unread", unread)
-    with pytest.raises(SystemExit):
-        drift._show("-")
-    out, err = capsys.readouterr()
-    assert err == said
-    # JSON stays JSON.
-    assert out.startswith("{\n")
 
 
 def test_what_remains_is_said_once_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
