@@ -11,12 +11,7 @@ Kind = Literal["absent", "unreadable", "file", "directory", "other"]
 
 @dataclass(frozen=True)
 class ManagedFile:
-    """A small file. Not for secrets: `text` shows in --diff; see `operations/secrets.py`.
-
-    Attributes:
-        text: its content; bytes of what is no text.
-        mode: octal digits, as in "644".
-    """
+    """A small file. Not for secrets: `text` shows in --diff; see `operations/secrets.py`."""
 
     path: str
     text: str | bytes

@@ -43,10 +43,9 @@ def hide(secret: str) -> None:
 
 
 def guarded(main: Callable[[], int | None]) -> int:
-    """Run a program's main function; no error of it ends in a traceback.
+    """Run a program's main function without any traceback; return its exit status.
 
-    Returns:
-        The exit status: 1 after an error, 130 after Ctrl-C.
+    It is 1 after an error, 130 after Ctrl-C.
     """
     print_any_letter()
     before = signal.signal(signal.SIGINT, _interrupt)
@@ -54,9 +53,9 @@ def guarded(main: Callable[[], int | None]) -> int:
         try:
             status = main() or 0
         except SystemExit as ended:
-            status = 1 if isinstance(ended.code, str) else ended.code or 0
             if isinstance(ended.code, str):
-                print(ended.code, file=sys.stderr)
+                raise PlanError(ended.code) from None
+            status = ended.code or 0
         sys.stdout.flush()
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
@@ -82,10 +81,7 @@ atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)
 
 
 def end_soon() -> None:
-    """Have this process end in `_GRACE` seconds, or at the next Ctrl-C, whatever it waits for.
-
-    To be called once it has been interrupted, before it closes what is open.
-    """
+    """Have this process, which closes what is open, end in `_GRACE` seconds or at a next Ctrl-C."""
     for number in (signal.SIGINT, signal.SIGALRM):
         signal.signal(number, lambda *_: os._exit(INTERRUPTED))
     signal.setitimer(signal.ITIMER_REAL, _GRACE)
@@ -104,12 +100,9 @@ def explain(error: BaseException) -> None:
         print(plain(line), file=sys.stderr)
         return
     text = plain(_without_keys(" ".join(str(error).split())), _MESSAGE)
-    lines = [
-        f"`{plain(command())}` failed by a fault of the program:",
-        f"{type(error).__name__}: {text}" if text else type(error).__name__,
-        _record(error),
-    ]
-    print("\n".join(lines), file=sys.stderr)
+    print(f"`{plain(command())}` failed by a fault of the program:", file=sys.stderr)
+    print(f"{type(error).__name__}: {text}".removesuffix(": "), file=sys.stderr)
+    print(_record(error), file=sys.stderr)
 
 
 def _cause_here(error: BaseException) -> str:

@@ -3,7 +3,6 @@
 import errno
 import os
 import re
-import stat
 import tempfile
 from pathlib import Path
 
@@ -20,13 +19,9 @@ class UnmergedError(PlanError):
 def content_of(path: Path, most: int | None = None) -> bytes:
     """Return what a regular file holds; of one that is larger than `most`, a byte more than that.
 
-    Raises:
-        OSError: It cannot be read, or is none: who reads a pipe may wait for ever.
+    What is none is an OSError: who reads a pipe may wait for ever.
     """
-    mode = path.stat().st_mode
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not stat.S_ISREG(mode):
+    if not (path.is_file() or path.is_dir()) and path.exists():
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
     with path.open("rb") as file:
         return file.read(-1 if most is None else most + 1)

@@ -81,11 +81,10 @@ class Ask(Generic[P]):
         try:
             return self.model.model_validate_json(json.dumps(answer["known"]))
         except ValidationError as error:
-            raise ValueError(f"the host says what it should not: {self._first(error)}") from None
-
-    def _first(self, error: ValidationError) -> str:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        return f"{'.'.join([self.model.part, *map(str, first['loc'])])}: {first['msg']}"
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            where = ".".join([self.model.part, *map(str, first["loc"])])
+            found = f"the host says what it should not: {where}: {first['msg']}"
+        raise ValueError(found)
 
 
 def read_json(text: str) -> Any:

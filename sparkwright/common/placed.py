@@ -72,8 +72,7 @@ class Outside:
     """A file outside of the root folder that is no unit's.
 
     Attributes:
-        goes: "deleted"; "purged" with the package that reads it; "restored" by an operation of
-            its own, since others have settings there, or it is in force.
+        goes: "restored" by an operation of its own: others have settings there, or it is in force.
         reader: the unit that is restarted once it is deleted, and its folder with it, if empty.
         parameters: the kernel parameters that it sets, as patterns.
     """
@@ -144,7 +143,6 @@ class Place(str):
     """
 
     def __new__(cls, root: str, seat: str = "") -> Self:
-        """Name the folder of a seat, or take a folder as it is."""
         return super().__new__(cls, f"{root}/seats/{seat}" if seat else root)
 
     @property

@@ -77,11 +77,7 @@ Text = Annotated[str, satisfying(str.isprintable, "printable text on one line")]
 def parse(
     model: type[M], data: object, source: str, show: Callable[[object], str] | None = None
 ) -> M:
-    """Return a validated model of a file's data.
-
-    Raises:
-        PlanError: One problem for each fault.
-    """
+    """Return a validated model of a file's data; a PlanError has a problem for each fault."""
     try:
         parsed = model.model_validate(data)
     except ValidationError as error:
@@ -108,13 +104,10 @@ def _too_large(data: object, key: str = "") -> Iterator[tuple[str, object]]:
 
 
 def nearest(wrong: str, known: Iterable[str]) -> str:
-    """Return the valid names for a message: ``did you mean 'a'? Expected one of a, b``.
+    """Return the clause after ``found X; ``: ``did you mean 'a'? Expected one of a, b``.
 
     Of many names it lists the nearest. The lab's own, `lab` and `lab-…`, are for no owner: they are
     left out unless such a name was meant.
-
-    Returns:
-        A clause that follows ``found X; ``.
     """
     names = sorted(known)
     if not wrong.lower().startswith("lab"):

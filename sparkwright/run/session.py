@@ -15,11 +15,7 @@ from sparkwright.run.target import target, target_of
 
 
 def check_is_run() -> None:
-    """Refuse a deploy that Python itself runs: it has no host.
-
-    Raises:
-        SystemExit: With the command that runs it.
-    """
+    """Refuse a deploy that Python itself runs: it has no host."""
     if not ctx_state.isset():
         path = Path(sys.argv[0])
         right = next_line(verb_of(path.stem))
@@ -27,12 +23,7 @@ def check_is_run() -> None:
 
 
 def start_session() -> None:
-    """Check the run and the current host, and have failures reported.
-
-    Raises:
-        PyinfraError: only one Spark of a pair would run, or not beside the other, or sudo asks the
-            host's user for a password; nothing was changed.
-    """
+    """Check the run and the current host, before any change, and have failures reported."""
     check_is_run()
     report_failures()
     if is_dry_run():

@@ -52,11 +52,7 @@ class SparkState(FactBase[list[str]]):
         return StringCommand(RUN)
 
     def process(self, output: list[str]) -> list[str]:
-        """Return a line of JSON for each part.
-
-        Raises:
-            FactProcessError: There are more or fewer lines, or the first part is no good.
-        """
+        """Return a line of JSON for each part."""
         try:
             if len(output) != len(self._asks):
                 raise ValueError(f"found {len(output)} parts; expected {len(self._asks)}")
@@ -78,8 +74,7 @@ def expect(spark: Host, asks: Callable[[], Iterable[Ask[Any]]]) -> None:
 def read(spark: Host, ask: Ask[P]) -> P:
     """Return a part of a Spark, read since the last change of its replica.
 
-    Raises:
-        PyinfraError: It could not be read; the Spark has failed.
+    One that cannot be read has failed, and is a PyinfraError; so it is in the functions below.
     """
     connection = connection_of(spark)
     # One reading at a time: the second has the answers of the first.
@@ -91,20 +86,12 @@ def read(spark: Host, ask: Ask[P]) -> P:
 
 
 def read_now(spark: Host, ask: Ask[P]) -> P:
-    """Return a part of a Spark that may be another in a moment, such as the progress of a job.
-
-    Raises:
-        PyinfraError: It could not be read; the Spark has failed.
-    """
+    """Return a part of a Spark that may be another in a moment, such as the progress of a job."""
     return _read(spark, ask)
 
 
 def read_all(model: type[P]) -> dict[str, P]:
-    """Read a part of each host of the run, by its name, also before its own deploy has begun.
-
-    Raises:
-        PyinfraError: A host cannot be read; nothing was changed.
-    """
+    """Read a part of each host of the run, by its name, also before its own deploy has begun."""
     found = {}
     for each in sorted(state.active_hosts, key=spark_name):
         name = spark_name(each)
@@ -125,9 +112,6 @@ def answers(spark: Host, *asks: Ask[Any], **how: Any) -> list[str]:
 
     Args:
         how: pyinfra's arguments of a fact, such as `_timeout`.
-
-    Raises:
-        PyinfraError: It could not be read; the Spark has failed.
     """
     program = state_program(frozenset(each.model.part for each in asks))
     request = f"[{', '.join(each.key for each in asks)}]"
@@ -137,11 +121,7 @@ def answers(spark: Host, *asks: Ask[Any], **how: Any) -> list[str]:
 
 
 def check_sudo(spark: Host) -> None:
-    """Refuse a password: pyinfra would pass it on in an environment that the host's users see.
-
-    Raises:
-        PyinfraError: Sudo asks for one, or is missing.
-    """
+    """Refuse a password: pyinfra would pass it on in an environment that the host's users see."""
     # pyinfra reads sudo's complaint, and would ask for the password.
     answered, _ = spark.run_shell_command(StringCommand("sudo -n true 2>/dev/null"))
     if answered:
@@ -206,10 +186,8 @@ class SparkConnection:
         """Run a command; unless it only reads, or belongs to a plan, it may change the replica."""
         call = self._call if self.is_read or planning() else self._changing
         self.is_read = False
-        result: tuple[bool, CommandOutput] = call(
-            self._connector.run_shell_command, command, **options
-        )
-        return result
+        run: Any = self._connector.run_shell_command
+        return call(run, command, **options)  # type: ignore[no-any-return]
 
     def put_file(self, *arguments: Any, **options: Any) -> bool:
         """Upload a file."""

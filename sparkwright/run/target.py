@@ -26,11 +26,7 @@ from sparkwright.run.state import read_all, read_now
 
 @dataclass(frozen=True)
 class Target(plan.SparkTarget):
-    """The target of a Spark with its host, which only a run knows.
-
-    Attributes:
-        host: The Spark itself.
-    """
+    """The target of a Spark with its host, which only a run knows."""
 
     host: Host
 
@@ -40,10 +36,6 @@ class Target(plan.SparkTarget):
 
         Names that are not in the lock yet are looked up, which needs the network, and recorded
         except by a dry run.
-
-        Raises:
-            PyinfraError: A name cannot be resolved, or a Spark serves what it stood for in a lock
-                that is lost; no host has been changed.
         """
         with bad_input():
             return ensure_lock(
@@ -58,11 +50,7 @@ class Target(plan.SparkTarget):
             )
 
     def _check_served(self, lock: Lock | None) -> None:
-        """Refuse to resolve names that a release on a Spark of this run was made of.
-
-        Raises:
-            PlanError: There is such a release.
-        """
+        """Refuse to resolve names that a release on a Spark of this run was made of."""
         seats = (seat for each in map(target_of, state.active_hosts) for seat in each.seats)
         recipes = [each.recipe for each in seats if each.recipe]
         served = read_all(Served)
@@ -75,11 +63,7 @@ class Target(plan.SparkTarget):
 
     @property
     def hub_token(self) -> str | None:
-        """The Hugging Face token of this machine; None where none is to be sent.
-
-        Raises:
-            PyinfraError: It would be sent unencrypted.
-        """
+        """The Hugging Face token of this machine; None where none is to be sent."""
         with bad_input():
             if self.bundle or self.settings.hf_token == NONE:
                 return None
@@ -116,8 +100,7 @@ def seats() -> tuple[Target, ...]:
 def target() -> Target:
     """Return the target of the current host: of its first replica, where it serves two.
 
-    Raises:
-        PyinfraError: A setting or an option is invalid; no host has been changed.
+    An invalid setting or option is a PyinfraError: no host has been changed.
     """
     return target_of(current)
 

@@ -72,10 +72,7 @@ def carry() -> None:
 
 
 def operation_order(state: State) -> list[int]:
-    """Return the line numbers of the calls that led to an operation, the deploy file's first.
-
-    pyinfra reads the source file of each caller for it.
-    """
+    """Return the lines of the calls that led to an operation: pyinfra reads each source for it."""
     calls = [(frame.f_code.co_filename, line) for frame, line in walk_stack(sys._getframe(1))]
     calls.reverse()
     begin, deploy = 0, state.current_deploy_filename
@@ -93,10 +90,7 @@ _global_arguments = cache(arguments.all_global_arguments)
 def pop_arguments(
     state: State, host: Host, kwargs: dict[str, Any]
 ) -> tuple[arguments.AllArguments, list[str]]:
-    """Return what pyinfra does, of the host's data as they are now.
-
-    pyinfra looks for each of its arguments in the data of host and groups, which it merges anew.
-    """
+    """Return what pyinfra does, which merges the data of host and groups for each argument."""
     known = arguments.all_argument_meta
     data = {key: copy(value) for key, value in host.data.dict().items() if key in known}
     seen: Any = SimpleNamespace(
@@ -116,10 +110,9 @@ class Client(SSHClient):
     """pyinfra's SSH client, of Sparks and jump hosts, with the bounds and messages of a run."""
 
     def exec_command(self, *arguments: Any, **options: Any) -> Any:
-        """Run a command, of whose output pyinfra reads no more than `MOST` bytes.
+        """Run a command, of whose output pyinfra keeps `MOST` bytes, also those that are no UTF-8.
 
-        pyinfra reads until a command ends, keeps all output, and drops the rest at the first byte
-        that is not UTF-8. A host that prints without end would use up this machine's memory.
+        A host that prints without end would use up this machine's memory.
         """
         stdin, stdout, _ = super().exec_command(*arguments, **options)
         channel = stdout.channel
@@ -197,7 +190,6 @@ class BoundedLines:
                 return
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
