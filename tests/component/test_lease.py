@@ -4,7 +4,6 @@ import re
 import signal
 import subprocess
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from math import ceil
 from pathlib import Path
 
@@ -69,14 +68,6 @@ def test_what_a_run_changes_is_recorded_once_there_is_a_folder_for_it(tmp_path: 
     assert all(re.match(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ ", line) for line in lines)
 
 
-def test_a_removal_leaves_no_record(tmp_path: Path) -> None:
-    run = Lock(tmp_path)
-    assert run.process.stdin
-    run.process.stdin.write("Remove\n")
-    run.give_back()
-    assert not (tmp_path / "root").exists()
-
-
 def test_whoever_waits_gets_it_when_it_is_given_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,15 +92,6 @@ def test_one_that_is_silent_for_long_loses_it(
     other = Lock(tmp_path, "bob")
     assert other.holder is None
     other.give_back()
-
-
-def test_of_many_at_once_one_gets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease, "WAIT", 0)
-    with ThreadPoolExecutor() as pool:
-        locks = [*pool.map(lambda number: Lock(tmp_path, f"run {number}"), range(8))]
-    assert sum(lock.holder is None for lock in locks) == 1
-    for lock in locks:
-        lock.give_back()
 
 
 @pytest.mark.parametrize("said", ["", "\n", "hello\n", "sh: 1: flock: not found\n"])

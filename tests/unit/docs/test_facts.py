@@ -100,186 +100,158 @@ def _longest_start() -> str:
 
 # What is stated: its value in the code (or on the one page that the others repeat), and the words
 # around it, of which each group is the value as a page has it.
-FACTS: dict[str, tuple[object, str]] = {
-    "two models on one Spark": (_serves_two(), r"Can one Spark serve two models\?\*\* (\w+)"),
-    "minutes of the benchmark, at least": (
+FACTS: list[tuple[object, str]] = [
+    (_serves_two(), r"Can one Spark serve two models\?\*\* (\w+)"),
+    (
         _stated("docs/benchmark.md", r"it takes (\d+) minutes at the speeds of AEON-7"),
         r"deliver[;?] [Tt]akes (\d+) to \d+ minutes",
     ),
-    "minutes of the benchmark, at most": (
+    (
         _stated("docs/benchmark.md", r"AEON-7, (\d+) at those of docai\.hu"),
         r"deliver[;?] [Tt]akes \d+ to (\d+) minutes",
     ),
-    "releases that stay": (
+    (
         SETTINGS.keep_releases,
         r"Previous releases that stay \((?:default: the setting keep_releases, )?(\d+)",
     ),
-    "soak of a rollout": (
+    (
         next(each.default for each in cli.commands["rollout"].params if each.name == "soak"),
         r"for `--soak` seconds \((\d+)\)|wave must hold \((\d+)\)",
     ),
-    "port of a replica": (
+    (
         Replica.model_fields["port"].default,
         r"reach port (\d+), the door|the head's port (\d+)|only the door\*\*: port (\d+)"
         r"|replica's `port` \((\d+)\)",
     ),
-    "port of the gateway": (
+    (
         Gateway.model_fields["port"].default,
         r"gateway: \{spark: spark-a, port: (\d+)\}|:(\d+)/v1/models -H",
     ),
-    "port of a worker's metrics": (METRICS_PORT, r"of the fabric \(TCP (\d+)\)"),
-    "port of the node exporter": (EXPORTER_PORT, r"127\.0\.0\.1:(9\d\d\d)"),
-    "connections of a key": (
-        SETTINGS.max_connections // 4,
-        r"(\d+) \(a quarter of `max_connections`\)",
-    ),
-    "held requests of a key": (
-        SETTINGS.max_connections // 4,
-        r"half of `max_connections`, and half of these \((\d+)\)",
-    ),
-    "classes of hardware": (
+    (METRICS_PORT, r"of the fabric \(TCP (\d+)\)"),
+    (EXPORTER_PORT, r"127\.0\.0\.1:(9\d\d\d)"),
+    (SETTINGS.max_connections // 4, r"(\d+) \(a quarter of `max_connections`\)"),
+    (SETTINGS.max_connections // 4, r"half of `max_connections`, and half of these \((\d+)\)"),
+    (
         ", ".join(f"`{name}`" for name in HARDWARE if name not in ("gb10", "lab")),
         r"`gb10` \(a Spark of 128 GB\), (`.+?`),? (?:or )?`lab`",
     ),
-    "releases whose options are known": (
-        "{} to {}".format(*itemgetter(0, -1)(RELEASES)),
-        r"option and variable of vLLM (\S+ to \S+),",
-    ),
-    "seconds for which the door holds at most": (
+    ("{} to {}".format(*itemgetter(0, -1)(RELEASES)), r"option and variable of vLLM (\S+ to \S+),"),
+    (
         LONGEST_HOLD,
         r"at most (\d+)(?: s\.|, as clients)|Why (\d+) s|503 after (\d+) s|waited for (\d+) s gets",
     ),
-    "starts within an hour": (
+    (
         NAMED[_starts()],
         r"(?i)(?:at most|after|the) (\w+) (?:such )?(?:starts|times) (?:within|in) an hour"
         r"|at most (\w+) times an hour",
     ),
-    "hard ends within an hour": (
+    (
         NAMED[crash_guard.TOO_MANY],
         r"After (\w+) (?:hard crashes of the Spark|power losses) within an hour",
     ),
-    "minutes of a switch beyond the start": (
-        f"{MARGIN // 60}",
-        r"`?start_timeout`? plus (\d+) minutes",
-    ),
-    "clock of the power fault": (FAULT_MHZ, r"(\d+) MHz, (?:and power at most )?\d+ W\b"),
-    "power of the power fault": (FAULT_WATTS, r"\d+ MHz, (?:and power at most )?(\d+) W\b"),
-    "memory that is low": (MEMORY_LOW, r"less than (\d+) % of the memory"),
-    "memory at which earlyoom acts": (
+    (f"{MARGIN // 60}", r"`?start_timeout`? plus (\d+) minutes"),
+    (FAULT_MHZ, r"(\d+) MHz, (?:and power at most )?\d+ W\b"),
+    (FAULT_WATTS, r"\d+ MHz, (?:and power at most )?(\d+) W\b"),
+    (MEMORY_LOW, r"less than (\d+) % of the memory"),
+    (
         EARLYOOM,
         r"at (\d+) % earlyoom|earlyoom ends the engine when (\d+) %|by SIGTERM at (\d+) % free",
     ),
-    "GiB that must stay free": (LEAST[1], r"one Spark: less than (\d+) GiB stay free \(two: 8\)"),
-    "GiB that should stay free": (
+    (LEAST[1], r"one Spark: less than (\d+) GiB stay free \(two: 8\)"),
+    (
         WANTED[1],
         r"one Spark: less than (\d+) GiB stay free \(two: 10\)|GiB of them free when it serves; "
         r"expected (\d+)\.0 GiB",
     ),
-    "GiB that should stay free on each of two": (
-        WANTED[2],
-        r"stay free \(two: (\d+)\) \| warning|At least (\d+) should stay free",
-    ),
-    "seconds of a lease": (SILENCE, r"not heard for (\d+) s"),
-    "days of a certificate": (LIFE.days, r"certificate is valid for (\d+) days"),
-    "days before a certificate is renewed": (RENEWAL.days, r"less than (\d+) days left"),
-    "speed of each of 4": (
+    (WANTED[2], r"stay free \(two: (\d+)\) \| warning|At least (\d+) should stay free"),
+    (SILENCE, r"not heard for (\d+) s"),
+    (LIFE.days, r"certificate is valid for (\d+) days"),
+    (RENEWAL.days, r"less than (\d+) days left"),
+    (
         _figure("qwen3.6-35b-nvfp4-dflash", "concurrent-4", "tok_s"),
         r"chat \((\d+) to \d+ tokens/s each",
     ),
-    "speed of each of 16": (
+    (
         _figure("qwen3.6-35b-nvfp4-dflash", "concurrent-16", "tok_s"),
         r"chat \(\d+ to (\d+) tokens/s each",
     ),
-    "speed of 16 together": (
+    (
         _figure("qwen3.6-35b-nvfp4-dflash", "concurrent-16", "total_tok_s"),
         r"tokens/s each, (\d+) together",
     ),
-    "speed of 128 together": (
+    (
         _figure("qwen3.6-35b-nvfp4-dflash", "concurrent-128", "total_tok_s"),
         r"throughput \((\d+) tokens/s together; more",
     ),
-    "speed of short requests together": (
+    (
         _figure("qwen3.5-122b-nvfp4-mtp", "mix-short", "total_tok_s"),
         r"short prompts \((\d+) together",
     ),
-    "speed of longer requests together": (
-        _figure("qwen3.5-122b-nvfp4-mtp", "mix-typical", "total_tok_s"),
-        r"7,500 tokens \((\d+)\)",
-    ),
-    "speed of each of four long requests": (
-        _figure("qwen3.5-122b-nvfp4-mtp", "mix-long", "tok_s"),
-        r"108,000 tokens each \((\d+) each",
-    ),
-    "requests at once of the fastest": (
+    (_figure("qwen3.5-122b-nvfp4-mtp", "mix-typical", "total_tok_s"), r"7,500 tokens \((\d+)\)"),
+    (_figure("qwen3.5-122b-nvfp4-mtp", "mix-long", "tok_s"), r"108,000 tokens each \((\d+) each"),
+    (
         load_recipe("qwen3.6-35b-nvfp4-dflash").args["max-num-seqs"],
         r"`max-num-seqs` requests at once \((\d+) there",
     ),
-    "requests at once of the first choice": (
+    (
         load_recipe("qwen3.6-35b-nvidia").args["max-num-seqs"],
         r"requests at once \(\d+ there; (\d+) in",
     ),
-    "driver": (SETTINGS.driver_minimum, r"driver (\d+) or later|require driver (\d+)"),
-    "Docker": (SETTINGS.docker_minimum, r"playbooks require driver \d+ and Docker (\d+)"),
-    "Python": (
+    (SETTINGS.driver_minimum, r"driver (\d+) or later|require driver (\d+)"),
+    (SETTINGS.docker_minimum, r"playbooks require driver \d+ and Docker (\d+)"),
+    (
         tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["requires-python"][2:],
         r"Python (3\.\d+)(?: or later|, SSH)|older than (3\.\d+)",
     ),
-    "free disk": (SETTINGS.disk_headroom_gib, r"and (\d+) GB that stay free"),
-    "weights of the first choice": (
+    (SETTINGS.disk_headroom_gib, r"and (\d+) GB that stay free"),
+    (
         f"{weights('qwen3.6-35b-nvidia') / 1e9:.0f}",
         r"\(weights (\d+), image|\((\d+) GB for `qwen3.6-35b-nvidia`"
         r"|\| `qwen3.6-35b-nvidia` \| (\d+) GB",
     ),
-    "weights of the second choice": (
+    (
         f"{weights('qwen3.5-122b-nvidia') / 1e9:.0f}",
         r"about (\d+) GB for `qwen3.5-122b-nvidia`|\| `qwen3.5-122b-nvidia` \| (\d+) GB",
     ),
-    "image": (f"{IMAGE / 1e9:.0f}", r"weights \d+, image (\d+)\)|\(about (\d+) GB compressed"),
-    "unpacked image": (f"{UNPACKED * IMAGE / 1e9:.0f}", r"GB compressed, (\d+) unpacked"),
-    "download of the first choice": (
+    (f"{IMAGE / 1e9:.0f}", r"weights \d+, image (\d+)\)|\(about (\d+) GB compressed"),
+    (f"{UNPACKED * IMAGE / 1e9:.0f}", r"GB compressed, (\d+) unpacked"),
+    (
         f"{(weights('qwen3.6-35b-nvidia') + IMAGE) / 1e9:.0f}",
         r"about (\d+) GB \(weights|the download: about (\d+) GB",
     ),
-    "download of the second choice": (
-        f"{(weights('qwen3.5-122b-nvidia') + IMAGE) / 1e9:.0f}",
-        r"`qwen3.5-122b-nvidia`: (\d+) GB",
-    ),
-    "disk of the first choice": (_disk("qwen3.6-35b-nvidia"), r"(\d+) GB free on the Spark"),
-    "disk of the second choice": (
-        _disk("qwen3.5-122b-nvidia"),
-        r"`qwen3.5-122b-nvidia`: \d+ GB, (\d+) GB free",
-    ),
-    "pyinfra": (version("pyinfra"), r"against pyinfra ([\d.]+) and|\* pyinfra: ([\d.]+)"),
-    "alerts": (NAMED[len(ALERTS)], r"`alerts.yml` \| (\w+) alert rules"),
-    "minutes until EngineDown": (ALERTS["EngineDown"]["for"][:-1], r"behind a door for (\d+) min"),
-    "longest start": (_longest_start(), r"longest start of a recipe may take (\d+)"),
-    "vLLM of the lab": (VLLM, r"vLLM (\S+) \(its CPU build\)|made by the real vLLM (0\.\d+\.\d+)"),
-    "releases that the memory plan is held against": (
+    (f"{(weights('qwen3.5-122b-nvidia') + IMAGE) / 1e9:.0f}", r"`qwen3.5-122b-nvidia`: (\d+) GB"),
+    (_disk("qwen3.6-35b-nvidia"), r"(\d+) GB free on the Spark"),
+    (_disk("qwen3.5-122b-nvidia"), r"`qwen3.5-122b-nvidia`: \d+ GB, (\d+) GB free"),
+    (version("pyinfra"), r"against pyinfra ([\d.]+) and|\* pyinfra: ([\d.]+)"),
+    (NAMED[len(ALERTS)], r"`alerts.yml` \| (\w+) alert rules"),
+    (ALERTS["EngineDown"]["for"][:-1], r"behind a door for (\d+) min"),
+    (_longest_start(), r"longest start of a recipe may take (\d+)"),
+    (VLLM, r"vLLM (\S+) \(its CPU build\)|made by the real vLLM (0\.\d+\.\d+)"),
+    (
         _stated("docs/memory.md", r"releases (0\S+ to 0\S+), on the CPU"),
         r"releases (0\S+ to 0\S+), on the CPU",
     ),
-    "seconds of a run that changes nothing": (
+    (
         _rounded(_stated("docs/performance.md", r"[|] ours [|] ([0-9.]+)")),
         r"run again, it takes (\d+) s",
     ),
-    "seconds of Ansible": (
+    (
         _rounded(_stated("docs/performance.md", r"[|] Ansible [|] ([0-9.]+)")),
         r"\(Ansible: \[(\d+)\]",
     ),
-    "minutes of make test": (
+    (
         _stated("CONTRIBUTING.md", r"`make test` takes (\d+) minutes"),
         r"you propose it \| `make test` \| (\d+)|virtual Spark with real vLLM: (\d+) min",
     ),
-    "minutes of make test-all": (
+    (
         _stated("CONTRIBUTING.md", r"`make test-all` (\d+)\."),
         r"`make test-all`, which CI runs as well \| (\d+)",
     ),
-}
+]
 
 
-@pytest.mark.parametrize("what", FACTS)
-def test_pages_state_what_the_code_has(what: str) -> None:
-    value, pattern = FACTS[what]
+@pytest.mark.parametrize(("value", "pattern"), FACTS, ids=str)
+def test_pages_state_what_the_code_has(value: object, pattern: str) -> None:
     stated = [
         (page, next(group for group in found.groups() if group))
         for page, text in TEXTS.items()
