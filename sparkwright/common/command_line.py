@@ -31,9 +31,7 @@ def typed_line() -> str:
 def next_line(verb: str, words: str = "") -> str:
     """Return a further command, by the program that was typed: `sparkwright`, or plain pyinfra.
 
-    Args:
-        verb: A verb of `sparkwright`. What pyinfra has no deploy for is `sparkwright`'s alone.
-        words: What follows it, which both programs take.
+    What pyinfra has no deploy for is `sparkwright`'s alone.
     """
     if _is_plain() and (target := DEPLOYS.get(verb)):
         line = f"pyinfra {_entry()} {target}"

@@ -43,12 +43,7 @@ def warning(found: str, remedy: str) -> Finding:
 
 
 class Difference(NamedTuple):
-    """One thing that is not as declared.
-
-    Attributes:
-        what: a file, a unit, a package: the thing that people would look at.
-        expected, found: in a few words.
-    """
+    """One thing that is not as declared: a file, a unit, a package."""
 
     what: str
     expected: str

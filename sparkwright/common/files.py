@@ -104,10 +104,7 @@ def file_difference(entry: Entry, state: FileState) -> Difference | None:
 
 
 def secret_difference(path: str, text: str | None, state: FileState) -> Difference | None:
-    """Return how a secret's file differs from a text, or from none; None where it does not.
-
-    Of its content, not even a hash is told.
-    """
+    """Return how a secret's file differs from a text, or from none, without a hash of either."""
     if text is None:
         return None if state.kind == "absent" else Difference(path, "nothing", "something")
     if state.kind != "file":
@@ -120,8 +117,8 @@ def secret_difference(path: str, text: str | None, state: FileState) -> Differen
 
 
 def _kind(state: FileState) -> str:
-    if state.kind == "absent":
-        return "nothing"
-    if state.kind == "unreadable":
-        return f"what cannot be read ({state.detail})"
-    return f"another kind of thing ({state.kind})" if state.kind == "other" else f"a {state.kind}"
+    return {
+        "absent": "nothing",
+        "unreadable": f"what cannot be read ({state.detail})",
+        "other": "another kind of thing (other)",
+    }.get(state.kind, f"a {state.kind}")

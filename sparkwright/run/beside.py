@@ -21,13 +21,10 @@ _MOST = 4096
 
 
 def run_beside(spark: Host, command: StringCommand, patience: float) -> Local | Remote:
-    """Run a command, as root if the inventory sets `_sudo`.
+    """Run a command, as root if the inventory sets `_sudo`; LOSSES where the connection has ended.
 
     Args:
         patience: Seconds in which it takes what is written, says a line, or ends.
-
-    Raises:
-        OSError, EOFError, SSHException: The connection has ended.
     """
     words = make_unix_command_for_host(
         spark.state, spark, command, _sudo=uses_sudo(spark)

@@ -128,11 +128,7 @@ class LostError(gevent.GreenletExit):  # type: ignore[misc]
 
 
 def lost_error(spark: Host, error: str) -> BaseException:
-    """Report a lost Spark once; return the exception that ends its part of the run.
-
-    Args:
-        error: that of the connection; "" where it ended without one.
-    """
+    """Report a lost Spark once, by the connection's error; return what ends its part of the run."""
     run: State = spark.state
     # The current operation is that of `host`, which may have been reading its peer.
     now = host.current_op_hash or host.executing_op_hash

@@ -40,10 +40,8 @@ _HELD, _TAKEN = "held", "taken by "
 def hold_lease() -> None:
     """Make this run the only one that changes its Sparks, from its first operation to its last.
 
-    Planning needs no lease: a dry run may look while another run works.
-
     If another run holds the lease of a Spark, or a Spark does not answer, this run ends before its
-    first operation, and nothing was changed.
+    first operation. A plan needs no lease: a dry run may look while another run works.
     """
     if not any(isinstance(handler, LeaseKeeper) for handler in state.callback_handlers):
         state.add_callback_handler(LeaseKeeper())
@@ -78,11 +76,7 @@ done"""
 
 
 def holder(line: str) -> str | None:
-    """Return who else holds the lease; None if this run does.
-
-    Raises:
-        ValueError: it is another one.
-    """
+    """Return who else holds the lease; None if this run does. Another line is a ValueError."""
     line = line.rstrip("\n")
     if line == _HELD:
         return None
@@ -141,11 +135,7 @@ class LeaseKeeper(BaseStateCallback):
 
 
 class _Lease:
-    """The lease of one Spark: a command there holds it for as long as this run writes to it.
-
-    Raises:
-        PyinfraError: another run holds the lease, or the Spark does not answer.
-    """
+    """The lease of one Spark: a command there holds it for as long as this run writes to it."""
 
     def __init__(self, host: Host, owner: str) -> None:
         self._name, self._host = spark_name(host), host

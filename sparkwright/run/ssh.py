@@ -14,12 +14,7 @@ _CAUSES = Path(__file__).with_name("ssh_causes.yaml")
 
 @dataclass(frozen=True)
 class Login:
-    """The way in which SSH reaches a Spark, for the commands in messages.
-
-    Attributes:
-        key: File of the only private key that is tried.
-        known_hosts: File of host keys, where it is not the usual one.
-    """
+    """The way in which SSH reaches a Spark, for the commands in messages; keys are files."""
 
     address: str = "ADDRESS"
     user: str | None = None

@@ -1,7 +1,7 @@
 """make bench: what runs cost on a virtual Spark of its own, as ratios.
 
 python -m tests.benchmarks [FOLDER]: prints all tables, and puts them into FOLDER/performance.md,
-docs by default. Other tools are in tests.benchmarks.no_op, fleets in .fleet.
+docs by default. Fleets alone: python -m tests.benchmarks.fleet.
 """
 
 import argparse

@@ -1,9 +1,5 @@
-"""A run that changes nothing, compared with Ansible, Mitogen and a login, on one converged Spark.
+"""A run that changes nothing, compared with Ansible, Mitogen and a login, on one converged Spark."""
 
-python -m tests.benchmarks.no_op: on a virtual Spark of its own.
-"""
-
-import argparse
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -19,8 +15,6 @@ from tests.benchmarks.tools import (
     typical,
 )
 from tests.driver.product import DEPLOY, command
-from tests.lab.lab import Lab
-from tests.lab.shard import enter
 from tests.lab.spark import Handle
 
 ROUNDS = 5
@@ -101,17 +95,3 @@ def _show(title: str, table: dict[str, Cost]) -> None:
     for name, cost in table.items():
         aim = f"   (aim: {AIMS[name]} x)" if name in AIMS else ""
         print(f"  {name:<24} {cost.seconds:6.2f} s  {ratio(table, name):5.1f} x ours{aim}")
-
-
-if __name__ == "__main__":
-    argparse.ArgumentParser(
-        prog="python -m tests.benchmarks.no_op", description=__doc__
-    ).parse_args()
-    enter("no-op", "tests.benchmarks.no_op")
-    lab = Lab()
-    lab.up(1, engine="stand-in")
-    try:
-        measured([*command("inventory/lab.py"), DEPLOY, "-y"])
-        no_op_table(lab.spark("spark1"))
-    finally:
-        lab.down()

@@ -1,10 +1,5 @@
-"""The figures of the last `make bench` in docs/performance.md.
+"""The figures of the last `make bench` in docs/performance.md, between its marks."""
 
-python -m tests.benchmarks.page [FOLDER]: writes performance.md in FOLDER, docs by default. What
-stands between its marks is made anew, all else stays.
-"""
-
-import argparse
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -97,9 +92,3 @@ _SECTIONS: dict[str, Callable[[Figures], str]] = {
 def last_figures() -> dict[str, Any]:
     """Return what the last runs have recorded."""
     return {path.stem: json.loads(path.read_text()) for path in sorted(FIGURES.glob("*.json"))}
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.page", description=__doc__)
-    parser.add_argument("folder", nargs="?", type=Path, default=PAGE.parent, metavar="FOLDER")
-    write_page(parser.parse_args().folder, last_figures())

@@ -1,19 +1,25 @@
-"""What must hold when a scene is over, whatever has happened in it."""
+"""What must hold when a scene is over, and what clients may have seen, whatever has happened."""
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from sparkwright.door.keys import api_keys
 from tests.campaign.acts import Stage
+from tests.campaign.plan import BROKEN, REFUSED, UNREACHABLE, WHOLE
+from tests.driver.load import BROKE_OFF, Answer
 from tests.driver.places import places
 from tests.driver.product import TOKEN, pyinfra
 from tests.driver.sparks import current
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET, STORAGE
 
+# Beyond all that may be seen.
+NEVER = UNREACHABLE + 1
+_SEEN = {WHOLE: "whole answers", REFUSED: "503", BROKEN: "broken answers", UNREACHABLE: "anything"}
 _WANTS = "etc/systemd/system/multi-user.target.wants"
 _TOKEN_FILE = "/opt/qwen36/secrets/hf-token"
 # Each line is something that is left over, but for those that begin with "container".
@@ -87,6 +93,51 @@ def secrets(stage: Stage, outputs: Sequence[str]) -> Iterator[str]:
             for line in lines:
                 hidden = line.replace(key, "KEY").replace(TOKEN, "TOKEN")
                 yield f"{spark.name}: {place}: a secret in {hidden[:300]}"
+
+
+@dataclass
+class Window:
+    """A time in which clients of a Spark, or of all, may see more than whole answers."""
+
+    began: float
+    level: int
+    spark: str = ""
+    ended: float = float("inf")
+
+
+def level(problem: str | None) -> int:
+    """Return how bad an answer was.
+
+    A server that ends in the middle of a request is a 500 or a 502 to those to whom it had said
+    nothing yet.
+    """
+    if problem is None:
+        return WHOLE
+    if problem.startswith("503"):
+        return REFUSED
+    if problem.startswith((BROKE_OFF, "ChunkedEncodingError", "500", "502", "504")):
+        return BROKEN
+    return NEVER if problem[:3].isdigit() else UNREACHABLE
+
+
+def objections(
+    spark: str, answers: Iterable[Answer], windows: Iterable[Window], *, gateway: bool = False
+) -> Iterator[str]:
+    """Say which answers nothing explains."""
+    for answer in answers:
+        seen = level(answer.problem)
+        allowed = WHOLE
+        for window in windows:
+            if answer.began <= window.ended and answer.ended >= window.began:
+                if window.spark in ("", spark):
+                    allowed = max(allowed, window.level)
+                elif gateway and window.level >= BROKEN:
+                    allowed = max(allowed, BROKEN)
+        if seen > allowed:
+            yield (
+                f"a client of {'the gateway' if gateway else spark} saw {answer.problem!r} after "
+                f"{answer.ended - answer.began:.1f} s, where {_SEEN[allowed]} were to be expected"
+            )
 
 
 @contextmanager

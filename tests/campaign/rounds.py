@@ -11,8 +11,8 @@ import pytest
 
 from tests.campaign import invariants
 from tests.campaign.acts import GATEWAY, GATEWAY_PORT, Run, Stage, running, settings
-from tests.campaign.clients import Window, objections
 from tests.campaign.faults import BLOWS, ENDS
+from tests.campaign.invariants import Window, objections
 from tests.campaign.plan import ACTS, BROKEN, FAULTS, SPARKS, WHOLE, Round, Scene, Strike
 from tests.clock import patience
 from tests.driver.client import said

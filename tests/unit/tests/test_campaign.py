@@ -3,8 +3,8 @@
 import pytest
 
 from tests.campaign.acts import differences
-from tests.campaign.clients import Window, objections
 from tests.campaign.faults import BLOWS, ENDS
+from tests.campaign.invariants import Window, objections
 from tests.campaign.plan import (
     ACTS,
     BROKEN,
