@@ -1,4 +1,4 @@
-"""A run that changes nothing, compared with Ansible, Mitogen and a login, on one converged Spark."""
+"""A run that changes nothing, compared with Ansible, Mitogen and a login, on a converged Spark."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -6,14 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.benchmarks.ansible import Playbook, playbook
-from tests.benchmarks.tools import (
-    Cost,
-    check_unchanged,
-    machine,
-    measured,
-    record,
-    typical,
-)
+from tests.benchmarks.tools import Cost, check_unchanged, machine, measured, record, typical
 from tests.driver.product import DEPLOY, command
 from tests.lab.spark import Handle
 

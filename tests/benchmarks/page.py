@@ -83,10 +83,7 @@ def fleet_section(figures: Figures) -> str:
     return "\n".join(rows)
 
 
-_SECTIONS: dict[str, Callable[[Figures], str]] = {
-    "no-op": no_op_section,
-    "fleet": fleet_section,
-}
+_SECTIONS: dict[str, Callable[[Figures], str]] = {"no-op": no_op_section, "fleet": fleet_section}
 
 
 def last_figures() -> dict[str, Any]:

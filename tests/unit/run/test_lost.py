@@ -93,10 +93,7 @@ def test_what_fails_without_a_word_does_so_too(watched: Any) -> None:
         ("Could not connect (timed out)", "no answer: no power or no network"),
         ("Could not connect ([Errno 113] No route to host)", "no answer: no power or no network"),
         (f"Authentication error (username=ann) ({AuthenticationException('x')})", "this SSH key"),
-        (
-            "Authentication error (username=me)",
-            "ssh-copy-id -p 2222 me@10.0.0.1, or correct",
-        ),
+        ("Authentication error (username=me)", "ssh-copy-id -p 2222 me@10.0.0.1, or correct"),
         ("SSH error (No authentication methods available)", "then ssh-copy-id -p 2222 me@10.0.0.1"),
         ("SSH host key error (does not match)", "ssh-keygen -R '[10.0.0.1]:2222'"),
         ("Could not resolve hostname (x)", "its host name 10.0.0.1 does not resolve"),
