@@ -93,6 +93,7 @@ class _Reader:
             return items
         if isinstance(event, yaml.MappingStartEvent):
             return self._mapping(name, depth + 1)
+        assert isinstance(event, yaml.ScalarEvent)
         if not (event.value or event.style):
             self.empty.add(name)
         return self._scalar(event)

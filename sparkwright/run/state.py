@@ -82,12 +82,21 @@ def read(spark: Host, ask: Ask[P]) -> P:
         if line := connection.known(ask.key):
             with suppress(ValueError):
                 return ask.value(line)
-        return _read(spark, ask, *connection.take_expected())
+        return read_now(spark, ask, *connection.take_expected())
 
 
-def read_now(spark: Host, ask: Ask[P]) -> P:
-    """Return a part of a Spark that may be another in a moment, such as the progress of a job."""
-    return _read(spark, ask)
+def read_now(spark: Host, ask: Ask[P], *others: Ask[Any]) -> P:
+    """Return a part of a Spark that may be another in a moment, such as the progress of a job.
+
+    What `others` ask for is read with it, and kept.
+    """
+    asks = list({each.key: each for each in (ask, *others)}.values())
+    connection = connection_of(spark)
+    changes = connection.changes
+    lines = answers(spark, *asks)
+    if changes == connection.changes:
+        connection.remember({each.key: line for each, line in zip(asks, lines, strict=True)})
+    return ask.value(lines[0])
 
 
 def read_all(model: type[P]) -> dict[str, P]:
@@ -132,16 +141,6 @@ def check_sudo(spark: Host) -> None:
         remedy = "On the Spark, as root: apt-get install sudo"
         raise PyinfraError(f"{name}: found no sudo; expected it. {remedy}")
     raise PyinfraError(password_asked(name, spark.data.dict().get("ssh_user")))
-
-
-def _read(spark: Host, ask: Ask[P], *others: Ask[Any]) -> P:
-    asks = list({each.key: each for each in (ask, *others)}.values())
-    connection = connection_of(spark)
-    changes = connection.changes
-    lines = answers(spark, *asks)
-    if changes == connection.changes:
-        connection.remember({each.key: line for each, line in zip(asks, lines, strict=True)})
-    return ask.value(lines[0])
 
 
 def connection_of(spark: Host) -> SparkConnection:
