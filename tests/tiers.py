@@ -45,6 +45,11 @@ class Part:
     command: str
     lab: bool = False
 
+    @property
+    def log(self) -> Path:
+        """What it prints."""
+        return RESULTS / f"{self.name}.log"
+
 
 def _tests(name: str, minutes: float, words: str, *, tier: str = "", lab: bool = False) -> Part:
     """Describe a part that runs tests; `words` are pytest's."""
@@ -113,17 +118,12 @@ class Running:
         """How long it has taken so far."""
         return (self.ended or time.monotonic()) - self.began
 
-    @property
-    def log(self) -> Path:
-        """What it prints."""
-        return _log(self.part)
-
     def poll(self) -> None:
         """Notice that it has ended; end it if it hangs."""
         if self.process.poll() is not None:
             self.ended = time.monotonic()
         elif self.seconds > patience(_HANGS * self.part.minutes * 60):
-            with self.log.open("a") as log:
+            with self.part.log.open("a") as log:
                 log.write(f"\nended after {clock(self.seconds)}: it hangs\n")
             self.end()
 
@@ -147,7 +147,7 @@ def start(part: Part) -> Running:
         alone = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
         shell = ["setpriv", "--pdeathsig", "KILL", *alone, *shell]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    with _log(part).open("w") as log:
+    with part.log.open("w") as log:
         process = subprocess.Popen(
             shell,
             cwd=PROJECT,
@@ -170,7 +170,8 @@ def run(parts: Sequence[Part]) -> list[Running]:
                 if each.ended is None:
                     each.poll()
                     if each.ended is not None:
-                        _say_end(each)
+                        status = "failed" if each.process.returncode else "passed"
+                        print(f"{each.part.name}: {status} in {clock(each.seconds)}", flush=True)
             running = [each for each in begun if each.ended is None]
             built = not any(part is SETUP for part in [*waiting, *(each.part for each in running)])
             ready = [part for part in waiting if built or not part.lab]
@@ -181,7 +182,7 @@ def run(parts: Sequence[Part]) -> list[Running]:
             if time.monotonic() - reported > _REPORT:
                 reported = time.monotonic()
                 for each in running:
-                    print(f"  … {each.part.name}, {clock(each.seconds)}: {_last(each.log)}")
+                    print(f"  … {each.part.name}, {clock(each.seconds)}: {_last(each.part.log)}")
                 sys.stdout.flush()
             time.sleep(_LOOK)
     finally:
@@ -233,8 +234,8 @@ def summary(ended: Sequence[Running], seconds: float) -> int:
     """Print what came of all parts; return the exit status."""
     failed = [each for each in ended if each.process.returncode]
     for each in failed:
-        print(f"\n=== {each.part.name} failed; the end of {each.log.relative_to(PROJECT)}:\n")
-        print("\n".join(each.log.read_text(errors="replace").splitlines()[-80:]))
+        print(f"\n=== {each.part.name} failed; the end of {each.part.log.relative_to(PROJECT)}:\n")
+        print("\n".join(each.part.log.read_text(errors="replace").splitlines()[-80:]))
     print(f"\n{'part':<18}{'minutes':>8}{'budget':>8}{'passed':>8}{'failed':>8}{'skipped':>8}")
     rows = [(each, counts(each.part)) for each in ended]
     for each, found in rows:
@@ -249,19 +250,10 @@ def summary(ended: Sequence[Running], seconds: float) -> int:
     return 1 if failed or late else 0
 
 
-def _log(part: Part) -> Path:
-    return RESULTS / f"{part.name}.log"
-
-
 def _last(log: Path) -> str:
     """Return the last line of a log that says something."""
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     return lines[-1][-70:] if lines else ""
-
-
-def _say_end(running: Running) -> None:
-    status = "failed" if running.process.returncode else "passed"
-    print(f"{running.part.name}: {status} in {clock(running.seconds)}", flush=True)
 
 
 def main(words: Sequence[str]) -> int:

@@ -3,7 +3,7 @@
 from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from sparkwright.common.files import ManagedFile
 from sparkwright.common.paths import HOST_FILES
@@ -16,6 +16,7 @@ _ENVIRONMENT = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
+_compiled = cache(_ENVIRONMENT.from_string)
 
 
 def render(template: Path | str, /, **values: object) -> str:
@@ -31,8 +32,3 @@ def render(template: Path | str, /, **values: object) -> str:
 def unit_file(template: Path, **values: object) -> ManagedFile:
     """Return a unit of systemd's as a file of a Spark, of the same name as its template."""
     return ManagedFile(f"{SYSTEMD}/{template.name}", render(template, **values))
-
-
-@cache
-def _compiled(text: str) -> Template:
-    return _ENVIRONMENT.from_string(text)

@@ -100,6 +100,11 @@ def test_what_is_no_lock_is_not_read_as_one(said: str) -> None:
         holder(said)
 
 
+def test_a_holder_is_named_as_well_as_it_can_be() -> None:
+    assert holder("taken by ann, since never\n") == "ann, since never"
+    assert holder("taken by \n") == "nobody knows whose"
+
+
 # Which of the two run at once is told by files: whoever has begun says so, and waits for its end.
 INVENTORY = """
 from pathlib import Path

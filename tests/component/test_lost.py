@@ -234,7 +234,10 @@ def test_a_command_that_fails_is_no_lost_spark(tmp_path: Path, sparks: dict[str,
     deploy.write_text(deploy.read_text().replace('StringCommand("true")', 'StringCommand("false")'))
     status, said = _run(tmp_path, "-y")
     assert status == 1
-    assert "b failed at: First" in said
+    assert all(f"{name} failed at: First" in said for name in sparks)
+    # What remains is said once a run.
+    assert said.count("Not done on any Spark: Second, Third") == 1
+    assert said.count("Completed operations remain. When the cause is fixed, continue with:") == 1
     assert "lost at" not in said
     assert "the run ends here, because of a and b and c" in said or "no Spark is left" in said
 

@@ -39,7 +39,7 @@ def test_the_others_run_on_where_one_fails(capsys, results):
 def test_a_part_that_hangs_is_ended():
     (ended,) = tiers.run([part("stuck", "sleep 1000", minutes=0.001)])
     assert ended.process.returncode
-    assert "it hangs" in ended.log.read_text()
+    assert "it hangs" in ended.part.log.read_text()
 
 
 def took(**seconds):

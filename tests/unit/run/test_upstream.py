@@ -5,6 +5,8 @@ import inspect
 import os
 import re
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -217,3 +219,22 @@ def test_an_absent_host_is_no_closed_port(
     with pytest.raises(OSError, match=r"port 22 of 10\.0\.0\.1") as raised:
         attempts(error)
     assert cause(str(raised.value)).startswith(said)
+
+
+# pyinfra turns bytecode off before it loads anything of ours; a person may as well.
+BYTECODE = """
+import sys
+sys.dont_write_bytecode = True
+import sparkwright.run.inventory
+print(sys.dont_write_bytecode)
+"""
+
+
+@pytest.mark.parametrize(("options", "off"), [((), False), (("-B",), True)])
+def test_pyinfra_does_not_turn_bytecode_off_and_a_person_does(
+    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], off: bool
+) -> None:
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    command = [sys.executable, *options, "-c", BYTECODE]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(off)
