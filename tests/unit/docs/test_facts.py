@@ -98,6 +98,8 @@ def _longest_start() -> str:
     return f"{seconds / 60:.0f}"
 
 
+FASTEST, MIXED = "qwen3.6-35b-nvfp4-dflash", "qwen3.5-122b-nvfp4-mtp"
+FIRST, SECOND = "qwen3.6-35b-nvidia", "qwen3.5-122b-nvidia"
 # What is stated: its value in the code (or on the one page that the others repeat), and the words
 # around it, of which each group is the value as a page has it.
 FACTS: list[tuple[object, str]] = [
@@ -167,36 +169,18 @@ FACTS: list[tuple[object, str]] = [
     (SILENCE, r"not heard for (\d+) s"),
     (LIFE.days, r"certificate is valid for (\d+) days"),
     (RENEWAL.days, r"less than (\d+) days left"),
+    (_figure(FASTEST, "concurrent-4", "tok_s"), r"chat \((\d+) to \d+ tokens/s each"),
+    (_figure(FASTEST, "concurrent-16", "tok_s"), r"chat \(\d+ to (\d+) tokens/s each"),
+    (_figure(FASTEST, "concurrent-16", "total_tok_s"), r"tokens/s each, (\d+) together"),
     (
-        _figure("qwen3.6-35b-nvfp4-dflash", "concurrent-4", "tok_s"),
-        r"chat \((\d+) to \d+ tokens/s each",
-    ),
-    (
-        _figure("qwen3.6-35b-nvfp4-dflash", "concurrent-16", "tok_s"),
-        r"chat \(\d+ to (\d+) tokens/s each",
-    ),
-    (
-        _figure("qwen3.6-35b-nvfp4-dflash", "concurrent-16", "total_tok_s"),
-        r"tokens/s each, (\d+) together",
-    ),
-    (
-        _figure("qwen3.6-35b-nvfp4-dflash", "concurrent-128", "total_tok_s"),
+        _figure(FASTEST, "concurrent-128", "total_tok_s"),
         r"throughput \((\d+) tokens/s together; more",
     ),
-    (
-        _figure("qwen3.5-122b-nvfp4-mtp", "mix-short", "total_tok_s"),
-        r"short prompts \((\d+) together",
-    ),
-    (_figure("qwen3.5-122b-nvfp4-mtp", "mix-typical", "total_tok_s"), r"7,500 tokens \((\d+)\)"),
-    (_figure("qwen3.5-122b-nvfp4-mtp", "mix-long", "tok_s"), r"108,000 tokens each \((\d+) each"),
-    (
-        load_recipe("qwen3.6-35b-nvfp4-dflash").args["max-num-seqs"],
-        r"`max-num-seqs` requests at once \((\d+) there",
-    ),
-    (
-        load_recipe("qwen3.6-35b-nvidia").args["max-num-seqs"],
-        r"requests at once \(\d+ there; (\d+) in",
-    ),
+    (_figure(MIXED, "mix-short", "total_tok_s"), r"short prompts \((\d+) together"),
+    (_figure(MIXED, "mix-typical", "total_tok_s"), r"7,500 tokens \((\d+)\)"),
+    (_figure(MIXED, "mix-long", "tok_s"), r"108,000 tokens each \((\d+) each"),
+    (load_recipe(FASTEST).args["max-num-seqs"], r"`max-num-seqs` requests at once \((\d+) there"),
+    (load_recipe(FIRST).args["max-num-seqs"], r"requests at once \(\d+ there; (\d+) in"),
     (SETTINGS.driver_minimum, r"driver (\d+) or later|require driver (\d+)"),
     (SETTINGS.docker_minimum, r"playbooks require driver \d+ and Docker (\d+)"),
     (
@@ -205,23 +189,23 @@ FACTS: list[tuple[object, str]] = [
     ),
     (SETTINGS.disk_headroom_gib, r"and (\d+) GB that stay free"),
     (
-        f"{weights('qwen3.6-35b-nvidia') / 1e9:.0f}",
+        f"{weights(FIRST) / 1e9:.0f}",
         r"\(weights (\d+), image|\((\d+) GB for `qwen3.6-35b-nvidia`"
         r"|\| `qwen3.6-35b-nvidia` \| (\d+) GB",
     ),
     (
-        f"{weights('qwen3.5-122b-nvidia') / 1e9:.0f}",
+        f"{weights(SECOND) / 1e9:.0f}",
         r"about (\d+) GB for `qwen3.5-122b-nvidia`|\| `qwen3.5-122b-nvidia` \| (\d+) GB",
     ),
     (f"{IMAGE / 1e9:.0f}", r"weights \d+, image (\d+)\)|\(about (\d+) GB compressed"),
     (f"{UNPACKED * IMAGE / 1e9:.0f}", r"GB compressed, (\d+) unpacked"),
     (
-        f"{(weights('qwen3.6-35b-nvidia') + IMAGE) / 1e9:.0f}",
+        f"{(weights(FIRST) + IMAGE) / 1e9:.0f}",
         r"about (\d+) GB \(weights|the download: about (\d+) GB",
     ),
-    (f"{(weights('qwen3.5-122b-nvidia') + IMAGE) / 1e9:.0f}", r"`qwen3.5-122b-nvidia`: (\d+) GB"),
-    (_disk("qwen3.6-35b-nvidia"), r"(\d+) GB free on the Spark"),
-    (_disk("qwen3.5-122b-nvidia"), r"`qwen3.5-122b-nvidia`: \d+ GB, (\d+) GB free"),
+    (f"{(weights(SECOND) + IMAGE) / 1e9:.0f}", r"`qwen3.5-122b-nvidia`: (\d+) GB"),
+    (_disk(FIRST), r"(\d+) GB free on the Spark"),
+    (_disk(SECOND), r"`qwen3.5-122b-nvidia`: \d+ GB, (\d+) GB free"),
     (version("pyinfra"), r"against pyinfra ([\d.]+) and|\* pyinfra: ([\d.]+)"),
     (NAMED[len(ALERTS)], r"`alerts.yml` \| (\w+) alert rules"),
     (ALERTS["EngineDown"]["for"][:-1], r"behind a door for (\d+) min"),
