@@ -19,10 +19,6 @@ from sparkwright.run.inventory.data import check_logins
 from sparkwright.run.inventory.groups import load
 
 
-def _pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
 def _device(path: Path) -> None:
     path.symlink_to("/dev/zero")
 
@@ -57,7 +53,7 @@ READERS = {
 }
 
 
-@pytest.mark.parametrize("make", [_pipe, _device, _socket, Path.mkdir])
+@pytest.mark.parametrize("make", [os.mkfifo, _device, _socket, Path.mkdir])
 @pytest.mark.parametrize(("name", "read"), READERS.items(), ids=READERS)
 def test_what_is_no_regular_file_is_refused_at_once(
     tmp_path: Path,
@@ -75,7 +71,7 @@ def test_what_is_no_regular_file_is_refused_at_once(
     assert ("it is no regular file" in said) or make is Path.mkdir
 
 
-@pytest.mark.parametrize("make", [_pipe, _device])
+@pytest.mark.parametrize("make", [os.mkfifo, _device])
 def test_a_key_that_is_no_regular_file(tmp_path: Path, make: Callable[[Path], None]) -> None:
     make(tmp_path / "key")
     with pytest.raises(PlanError) as caught:
