@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from sparkwright.engine.operations.release import superseded_script
+from sparkwright.engine.deploy import superseded_script
 from tests.programs import script
 
 

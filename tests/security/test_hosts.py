@@ -28,8 +28,7 @@ from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.part import Bounded, Part
 from sparkwright.common.placed import NETPLAN
 from sparkwright.common.terminal import LINE, plain_lines
-from sparkwright.engine.phases import phase
-from sparkwright.engine.state import EngineState, EngineUnit, problem
+from sparkwright.engine.state import EngineState, EngineUnit, phase, problem
 from sparkwright.insight.doctor.checkup import Checkup, FailedSwitch, Finished
 from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.insight.doctor.gpu import GpuReading
@@ -170,15 +169,6 @@ FILES = st.builds(
 
 
 def _part(model: type[M]) -> st.SearchStrategy[M]:
-    """Any part that a host may say."""
-    fields = {name: st.from_type(each.annotation) for name, each in model.model_fields.items()}  # type: ignore[arg-type]
-    return st.builds(model, **fields)
-
-
-M = TypeVar("M", bound=Bounded)
-
-
-def _part(model: type[Part]) -> st.SearchStrategy[Part]:
     """Any part that a host may say."""
     fields = {name: st.from_type(each.annotation) for name, each in model.model_fields.items()}  # type: ignore[arg-type]
     return st.builds(model, **fields)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.network.link.identity import new_identity_script
+from sparkwright.network.link.deploy import new_identity_script
 from tests.component.engine.sparks import NAMES, Spark, make_spark
 from tests.component.servers import free_port
 

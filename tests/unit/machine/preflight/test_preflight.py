@@ -9,9 +9,9 @@ from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.machine.host.survey import Listener, Survey
 from sparkwright.machine.preflight import deploy
-from sparkwright.machine.preflight.deploy import Needs, preflight
+from sparkwright.machine.preflight.deploy import preflight
 from sparkwright.machine.preflight.preflight import findings
-from sparkwright.machine.preflight.summary import Intent, summary
+from sparkwright.machine.preflight.requirements import Intent, summary
 from sparkwright.plan.memory.known_checkpoints import nominal_load
 from sparkwright.plan.memory.plan import plan_memory
 from tests.makers.models import changed
@@ -223,10 +223,10 @@ def test_the_sum_of_two_engines_has_to_fit(share: float, fit: bool):
         for each in (share, 0.4)
     ]
     needs = [
-        Needs(WANTED, load=load, intent=Intent(name, "r", "r-1", 8000, ("r",)))
+        changed(WANTED, load=load, intent=Intent(name, "r", "r-1", 8000, ("r",)))
         for name, load in zip(("chat", "embed"), loads, strict=True)
     ]
-    result = spark.run(preflight, root="/r", needs=needs)
+    result = spark.run(preflight, wanted=needs)
     assert result.did_succeed() is fit
     if not fit:
         said = spark.scripts()[-1]

@@ -6,8 +6,7 @@ import pytest
 import yaml
 
 from sparkwright.declared.fleet.fabric_plan import arp_settings, fabric_plan, netplan_text
-from sparkwright.network.fabric.cabling import common_port, switched_off
-from sparkwright.network.fabric.check import fabric_findings, is_in_force
+from sparkwright.network.fabric.check import common_port, fabric_findings, is_in_force, switched_off
 from sparkwright.network.fabric.state import Route
 from tests.makers.fabric import (
     GB10,

@@ -7,13 +7,15 @@ import pytest
 
 from host.state import network, readers
 from sparkwright.declared.fleet.fabric_plan import fabric_plan
-from sparkwright.network.fabric.bandwidth import (
+from sparkwright.network.fabric.link_check import (
     bandwidth_findings,
+    gid_index,
     is_measured,
+    link_findings,
+    probes,
     record,
     server_script,
 )
-from sparkwright.network.fabric.link_check import gid_index, link_findings, probes
 from sparkwright.network.fabric.state import Rdma, Reach
 from tests.makers.fabric import PLAN, PORT_0, SUBNETS, A, B, spark
 from tests.makers.models import changed
@@ -54,10 +56,7 @@ def test_a_sound_link_is_silent():
 
 
 def test_a_probe_for_each_twin():
-    assert probes(PLAN, PORT_0) == [
-        (A, "192.168.100.12", 9000),
-        (B, "192.168.101.12", 9000),
-    ]
+    assert probes(PLAN, PORT_0) == [(A, "192.168.100.12", 9000), (B, "192.168.101.12", 9000)]
 
 
 @pytest.mark.parametrize(
@@ -183,11 +182,7 @@ def _told(wires, outside=(), half=False):
 
 
 @pytest.mark.parametrize("half", [False, True])
-@pytest.mark.parametrize(
-    "wires",
-    [("ad", "bc"), ("ad", "cf", "eb")],
-    ids=["crossed", "rotated"],
-)
+@pytest.mark.parametrize("wires", [("ad", "bc"), ("ad", "cf", "eb")], ids=["crossed", "rotated"])
 def test_cables_of_several_pairs_that_are_crossed(wires, half):
     ends = {one: other for a, b in wires for one, other in ((a, b), (b, a))}
     peers = dict(zip("abcdef", "badcfe", strict=True))
