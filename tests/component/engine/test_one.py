@@ -111,17 +111,6 @@ def test_a_hang_is_seen_and_killed(spark: Spark) -> None:
     assert not any(command.startswith("stop") for command in spark.docker)
 
 
-def test_completes_nothing_while_health_is_200(spark: Spark) -> None:
-    spark.start(**HANGS)
-    spark.wait_ready()
-    spark.set("hang")
-    assert spark.end() == 1
-    assert spark.status == (
-        f"engine ended: no token within {patience(0.1):g} s while its counters stand still, "
-        "3 times in a row"
-    )
-
-
 def test_a_busy_engine_lives_until_it_stands_still(spark: Spark) -> None:
     spark.start(**HANGS)
     spark.wait_ready()
@@ -130,8 +119,11 @@ def test_a_busy_engine_lives_until_it_stands_still(spark: Spark) -> None:
     looks = spark.asked.count("metrics")
     until(lambda: spark.asked.count("metrics") > looks + 3)
     spark.lives_on()
+    # /health is 200 all the while.
     spark.set("moving", False)
     assert spark.end() == 1
+    late = f"no token within {patience(0.1):g} s while its counters stand still"
+    assert spark.status == f"engine ended: {late}, 3 times in a row"
 
 
 def test_a_step_that_its_recipe_allows_ends_nothing(spark: Spark) -> None:

@@ -153,7 +153,10 @@ def test_told_to_stop_after_the_commit(served: Spark) -> None:
 @pytest.mark.parametrize("phase", ["draining", "starting", "trial"])
 @pytest.mark.parametrize("orders", [{}, BESIDE])
 def test_killed(served: Spark, orders: dict[str, bool], phase: str) -> None:
-    """What systemd runs then brings back the previous one, or finishes what is made."""
+    """What systemd runs then brings back the previous one, or finishes what is made.
+
+    After a power cut, that one boots.
+    """
     if phase == "draining":
         (served.state / f"busy-{OLD}").write_text("1")
     if phase == "starting":
@@ -162,8 +165,11 @@ def test_killed(served: Spark, orders: dict[str, bool], phase: str) -> None:
     served.wait_phase(phase)
     served.signal(signal.SIGKILL)
     served.end()
+    is_made = phase == "draining" and orders
+    assert served.boots == [NEW if is_made else OLD]
+    assert served.current == (NEW if is_made else OLD)
     served.start(orders=orders, word="back")
-    if phase == "draining" and orders:
+    if is_made:
         assert served.end() == 0
         assert served.running == served.boots == served.door == [NEW]
     else:
@@ -179,16 +185,6 @@ def test_the_word_after_an_orderly_end_changes_nothing(served: Spark) -> None:
     assert served.end() == 0
     assert served.log.acts() == []
     is_new(served)
-
-
-@pytest.mark.parametrize("orders", [{}, BESIDE])
-def test_a_power_cut_boots_the_previous_one(served: Spark, orders: dict[str, bool]) -> None:
-    served.start(orders={"trial": LONG} | orders)
-    served.wait_phase("trial")
-    served.signal(signal.SIGKILL)
-    served.end()
-    assert served.boots == [OLD]
-    assert served.current == OLD
 
 
 @pytest.mark.parametrize("how", ["fails", "never"])

@@ -32,29 +32,15 @@ READY = merged(json.dumps(RUNTIME), OPTIONS)
 
 
 def spark(
-    daemon_json: str = READY,
-    *,
-    toolkit: str | None = "1.20.1",
-    runtimes: tuple[str, ...] = ("nvidia", "runc"),
-    containers: tuple[str, ...] = (),
-    changed: int = 50,
-    active: str = "active",
-    proxies: tuple[str, ...] = (),
+    daemon_json: str = READY, *, changed: int = 50, active: str = "active", **found: Any
 ) -> Driven:
     """A Spark whose Docker started at 100."""
-    found = {
-        "toolkit": toolkit,
-        "repository": True,
-        "runtimes": runtimes,
-        "containers": containers,
-        "daemon_json": daemon_json,
-        "proxies": proxies,
-    }
+    sound = {"toolkit": "1.20.1", "repository": True, "runtimes": ("nvidia", "runc")}
+    sound |= {"containers": (), "daemon_json": daemon_json, "proxies": ()}
     files = {DAEMON_JSON: file_of(daemon_json, changed=changed)}
     units = {"docker.service": f"loaded {active} enabled 100"}
-    return fake_host(
-        state={"machine.runtime": found, "placed": placed(files=files, units=units)}, root="/r"
-    )
+    parts = {"machine.runtime": sound | found, "placed": placed(files=files, units=units)}
+    return fake_host(state=parts, root="/r")
 
 
 def done(host: Driven, **data: Any) -> list[str]:
