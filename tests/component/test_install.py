@@ -167,23 +167,6 @@ def test_whoever_holds_a_lock_is_shown_and_waited_for(
     assert root.updates == [True, name == "lists_lock"]
 
 
-def test_patience_has_an_end(root: Root, caplog: pytest.LogCaptureFixture) -> None:
-    root.spark.data["apt_patience_seconds"] = 0
-    with held(root.lists_lock):
-        assert not root.install()
-    assert f"{apt.PACKAGE} is not installed: {root.lists_lock} is held by python" in caplog.text
-    assert "apt_patience_seconds in the group data" in caplog.text
-
-
-def test_a_source_of_others_that_fails_is_a_warning(
-    root: Root, caplog: pytest.LogCaptureFixture
-) -> None:
-    (root.folder / "sources/theirs.list").write_text("deb [trusted=yes] http://127.0.0.2:9 x y\n")
-    assert root.install()
-    assert root.has_it
-    assert "a source of packages failed: W: Failed to fetch http://127.0.0.2:9" in caplog.text
-
-
 def test_sources_that_contradict_each_other_are_named(
     root: Root, repository_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -163,27 +163,6 @@ def test_a_command_line_that_the_worker_refuses(pair: Pair) -> None:
     assert "spark-b: its exit status was 2: vLLM refuses its command line" in head.status
 
 
-def test_another_release_is_refused_by_name_until_it_is_right(pair: Pair) -> None:
-    head, worker = pair
-    worker.prepare(1, NAMES, "tiny-99999999")
-    head.start()
-    worker.start("tiny-99999999")
-    remedy = "run Sparkwright for both"
-    head.wait_status(
-        f"waiting for spark-b at 127.0.0.12: spark-b runs release tiny-99999999, "
-        f"this Spark {RELEASE}: {remedy}"
-    )
-    worker.wait_status(f"spark-a runs release {RELEASE}, this Spark tiny-99999999: {remedy}")
-    worker.live_on()
-    assert not (worker.state / "container").exists()
-    assert head.log.count("runs release") == 1
-    worker.signal(signal.SIGTERM)
-    assert worker.end() == 0
-    worker.start()
-    for spark in pair:
-        spark.wait_ready()
-
-
 def test_two_of_one_rank_are_refused(pair: Pair) -> None:
     head, worker = pair
     worker.unit(sparks=("spark-a", "spark-c"))

@@ -199,22 +199,12 @@ def test_the_sum_of_two_engines_has_to_fit(share: float, fit: bool):
     """Each is told what it may take, and which replica is meant."""
     spark = fake_host(state={"machine": SPARK | {"clock": int(time.time())}}, spark="spark-a")
     recipe = load_recipe("qwen3.6-35b-nvidia").for_sparks(1)
-    loads = [
-        nominal_load(
-            recipe.model_copy(
-                update={
-                    "args": recipe.args
-                    | {"gpu-memory-utilization": each, "max-num-seqs": 16, "max-model-len": 8192}
-                }
-            ),
-            1,
-        )
-        for each in (share, 0.4)
-    ]
-    needs = [
-        changed(WANTED, load=load, intent=Intent(name, "r", "r-1", 8000, ("r",)))
-        for name, load in zip(("chat", "embed"), loads, strict=True)
-    ]
+    args = recipe.args | {"max-num-seqs": 16, "max-model-len": 8192}
+    needs = []
+    for name, part in (("chat", share), ("embed", 0.4)):
+        sized = recipe.model_copy(update={"args": args | {"gpu-memory-utilization": part}})
+        intent = Intent(name, "r", "r-1", 8000, ("r",))
+        needs.append(changed(WANTED, load=nominal_load(sized, 1), intent=intent))
     result = spark.run(preflight, wanted=needs)
     assert result.did_succeed() is fit
     if not fit:
