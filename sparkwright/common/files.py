@@ -11,7 +11,7 @@ Kind = Literal["absent", "unreadable", "file", "directory", "other"]
 
 @dataclass(frozen=True)
 class ManagedFile:
-    """A small file. Not for secrets: `text` shows in --diff; see `operations/secrets.py`."""
+    """A small file. Not for secrets: `text` shows in --diff; see `secret_file`."""
 
     path: str
     text: str | bytes

@@ -14,8 +14,7 @@ from sparkwright.common.operations import differs, failing, notice, unit_differs
 from sparkwright.common.placed import SYSTEMD
 from sparkwright.door.door import UNIT, DoorPlan, door_folder, door_unit, mark
 from sparkwright.door.state import DoorState, ask_door
-from sparkwright.machine.host.facts import path_states
-from sparkwright.machine.host.operations.files import managed_files
+from sparkwright.machine.host.operations.files import managed_files, path_states
 from sparkwright.machine.host.operations.packages import install
 from sparkwright.machine.host.state import UnitState, unit_state
 from sparkwright.run.state import read

@@ -1,24 +1,31 @@
 """The engine: its release on the host, its supervisor and unit, and a real answer from it."""
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
-from pyinfra.api import deploy
+from pyinfra import host
+from pyinfra.api import QuoteString, StringCommand, deploy, operation
+from pyinfra.api.command import PyinfraCommand
 
+from sparkwright.common.command_line import next_line
 from sparkwright.common.files import Directory, Entry, ManagedFile
+from sparkwright.common.operations import Refused, differs, failing, notice, spark_name
 from sparkwright.common.part import Ask
 from sparkwright.common.paths import HOST_FILES
+from sparkwright.common.placed import SEAT_FOLDERS, SYSTEMD, Place
 from sparkwright.common.render import unit_file
-from sparkwright.engine.operations.power import started, stopped, vacated
-from sparkwright.engine.operations.release import programs_and_release
-from sparkwright.engine.operations.serve import idle, serving
-from sparkwright.engine.state import ask_engines, ask_release
-from sparkwright.engine.switch import SwitchSettings
+from sparkwright.common.schema import NAME
+from sparkwright.door.door import SEAT_UNIT, door_unit
+from sparkwright.engine.operations import end, idle, serve_again, serving, switch_settings
+from sparkwright.engine.state import EngineState, ask_release
+from sparkwright.machine.host.operations.files import managed_files, placed
 from sparkwright.machine.host.operations.services import guarded
-from sparkwright.plan.memory.plan import load_of
 from sparkwright.plan.release.guard import guard_files
 from sparkwright.plan.release.programs import program_files
 from sparkwright.plan.release.release import PROGRAM, Release
+from sparkwright.run.ending import conclude
+from sparkwright.run.state import read
 from sparkwright.run.target import Target, seats, target
 
 _UNITS = [
@@ -30,7 +37,8 @@ _UNITS = [
 def reads(own: Target) -> Iterator[Ask[Any]]:
     """Yield what the steps read of a Spark."""
     for seat in own.chosen_seats:
-        yield ask_release(seat.release) if seat.release else ask_engines(seat.place)
+        served = seat.release
+        yield ask_release(served) if served else EngineState.ask(root=seat.place)
 
 
 @deploy("Engine")
@@ -44,9 +52,8 @@ def prepare() -> None:
 @deploy("Second engine")
 def vacate() -> None:
     """Serve no second replica that the inventory does not name; the first one goes on."""
-    own = target()
-    wanted = [each.seat for each in own.seats if each.seat]
-    vacated(name="None that is not declared", root=own.root, wanted=wanted)
+    wanted = [each.seat for each in target().seats if each.seat]
+    vacated(name="None that is not declared", wanted=wanted)
 
 
 @deploy("Engine")
@@ -55,13 +62,13 @@ def apply() -> None:
     for own in seats():
         served = own.release
         if served is None:
-            idle(name="Serve nothing", root=own.place)
+            idle(name="Serve nothing", place=own.place)
             return
         _lay_down(served)
         serving(
             name="Serve the release",
             release=served,
-            settings=settings(served, own),
+            settings=switch_settings(own, served),
             peer=own.peer,
         )
 
@@ -70,40 +77,16 @@ def apply() -> None:
 def stop() -> None:
     """Stop what serves, until `start`, a run, or the next boot."""
     for own in seats():
-        stopped(name="Stop", root=own.place, replica=own.replica or own.spark)
+        stopped(name="Stop", own=own)
 
 
 @deploy("Engine")
 def start() -> None:
     """Start what served last; an idle Spark stays idle."""
-    root = target().root
     if target().recipe_name:
-        programs_and_release(name="Programs of the switch", root=root, entries=programs(root))
+        laid_down(name="Programs of the switch")
         for own in seats():
-            started(
-                name="Start",
-                root=own.place,
-                replica=own.replica or own.spark,
-                settings=settings(None, own),
-                peer=own.peer,
-            )
-
-
-def settings(served: Release | None, own: Target) -> SwitchSettings:
-    """Return how a seat switches to a release; None stands for any that is on the Spark."""
-    return SwitchSettings(
-        trial=own.settings.trial_seconds,
-        drain=own.settings.drain_seconds,
-        door=own.is_head,
-        hardware=own.hardware,
-        load=load_of(served.recipe, own.lock, len(own.ranks)) if served else None,
-        others=tuple(each.place for each in own.seats if each.seat != own.seat),
-    )
-
-
-def programs(root: str) -> list[Entry]:
-    """Return the unit of an engine and what switches from one to another, as files of a Spark."""
-    return [*program_files(root), *(unit_file(path, root=root) for path in _UNITS)]
+            started(name="Start", own=own)
 
 
 def _lay_down(served: Release) -> None:
@@ -112,17 +95,115 @@ def _lay_down(served: Release) -> None:
     fabric = (*plan.addresses, *plan.peer_addresses) if plan else ()
     internet = bool(target().settings.media_domains)
     guarded(name="Guard of the engine", entries=guard_files(served.root, fabric, internet=internet))
-    programs_and_release(
-        name="Release and unit",
-        root=served.root,
-        entries=[
-            Directory(folder),
-            Directory(f"{folder}/bin"),
-            ManagedFile(f"{folder}/{PROGRAM}", served.program, mode="755"),
-            *(
-                ManagedFile(f"{folder}/{name}", text, mode="755" if name == "run" else "644")
-                for name, text in served.files.items()
-            ),
-            *programs(served.root),
-        ],
-    )
+    entries: list[Entry] = [
+        Directory(folder),
+        Directory(f"{folder}/bin"),
+        ManagedFile(f"{folder}/{PROGRAM}", served.program, mode="755"),
+        *(
+            ManagedFile(f"{folder}/{name}", text, mode="755" if name == "run" else "644")
+            for name, text in served.files.items()
+        ),
+    ]
+    laid_down(name="Release and unit", entries=entries)
+
+
+@operation()
+def laid_down(entries: Sequence[Entry] = ()) -> Generator[PyinfraCommand]:
+    """Have the files of a release, the unit of an engine, and what switches from one to another.
+
+    Programs that are superseded are deleted; other releases stay unchanged.
+    """
+    root = target().root
+    units = (unit_file(path, root=root) for path in _UNITS)
+    changes = list(managed_files._inner(entries=[*entries, *program_files(root), *units]))
+    yield from changes
+    # A failing operation must change nothing.
+    if changes and not isinstance(changes[0], Refused):
+        yield StringCommand(superseded_script(root))
+
+
+def superseded_script(root: str) -> str:
+    """Return the POSIX shell script that deletes programs which `sparkwright-host` replaced.
+
+    systemd reads the new unit files first: an engine that ends meanwhile is started by these.
+    """
+    return f"""\
+cd {shlex.quote(root)}/bin && systemctl daemon-reload || exit
+for file in sparkwright-host-*; do
+  [ "$file" = "$(readlink sparkwright-host)" ] || rm -f "$file"
+done"""
+
+
+@operation()
+def stopped(own: Target) -> Generator[PyinfraCommand]:
+    """Stop the engine until it is started, a run serves it again, or the Spark boots.
+
+    Requests in flight have the time to end that their recipe gives them; a switch under way is
+    reverted first.
+    """
+    engines = read(host, EngineState.ask(root=own.place))
+    running = [engine for engine in engines.units.values() if not engine.ended]
+    if not running:
+        host.noop("no engine runs")
+    for release in engines.switches:
+        yield StringCommand("systemctl stop", QuoteString(f"switch@{release}.service"))
+    for engine in running:
+        yield StringCommand("systemctl stop", QuoteString(f"vllm@{engine.release}.service"))
+    now = "is stopped" if running else "was stopped already"
+    replica = own.replica or own.spark
+    conclude(replica, f" {now}. It starts by {next_line('start')}, the next run, or a boot.")
+
+
+@operation()
+def started(own: Target) -> Generator[PyinfraCommand]:
+    """Start the release that served last, and wait until it answers."""
+    engines = read(host, EngineState.ask(root=own.place))
+    release = engines.current
+    if release is None:
+        yield failing(
+            f"Nothing has served on {spark_name(host)} yet. To begin: {next_line('apply')}"
+        )
+        return
+    unit = engines.units.get(release)
+    if unit and unit.active == "active":
+        host.noop(f"vllm@{release}.service runs")
+        conclude(own.replica or own.spark, f" serves {release} already.")
+        return
+    notice(f"{release} starts", "green")
+    yield from serve_again(own, release)
+
+
+@operation()
+def vacated(wanted: Sequence[str]) -> Generator[StringCommand]:
+    """Have no second engine or door but the declared; releases, weights and images stay.
+
+    It is done before anything else of a run that changes what serves: memory and ports are free
+    then for what takes the place.
+    """
+    root = target().root
+    inside = (path.removeprefix(f"{root}/seats/") for path in placed().files)
+    known = sorted(name for name in inside if NAME.fullmatch(name))
+    strays = [seat for seat in known if seat not in wanted]
+    if not strays:
+        host.noop("there is none")
+        return
+    for seat in strays:
+        place = Place(root, seat)
+        unit = door_unit(place)
+        differs(f"replica {seat}", "none: the inventory does not name it here", "one")
+        yield from end(read(host, EngineState.ask(root=place)))
+        yield StringCommand(
+            "systemctl disable --quiet --now", QuoteString(unit), "2>/dev/null; true"
+        )
+        yield StringCommand(
+            "rm -rf",
+            *(QuoteString(f"{root}/{name}/seats/{seat}") for name in SEAT_FOLDERS),
+            QuoteString(place),
+        )
+    if len(strays) == len(known):
+        yield StringCommand("rm -f", f"{SYSTEMD}/{SEAT_UNIT}", "&& systemctl daemon-reload")
+        yield StringCommand(
+            "rmdir",
+            *(QuoteString(f"{root}/{name}/seats") for name in SEAT_FOLDERS),
+            QuoteString(f"{root}/seats"),
+        )

@@ -1,6 +1,7 @@
-"""The engines of a seat as they are, and their differences from the declared."""
+"""The engines of a seat as they are, how one starts, and their differences from the declared."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from sparkwright.common.errors import Difference
@@ -11,6 +12,30 @@ from sparkwright.plan.release.release import Release
 
 # The unit by which a head offers files to its worker.
 SHARE = "fabric-share.socket"
+
+# Log lines of our supervisor (files/host/engine) and of vLLM 0.20 to 0.33, in the order of a start,
+# and the phases that they show.
+_PHASES = tuple(
+    (re.compile(pattern), text)
+    for pattern, text in (
+        (r"^waiting for (.+)", "waiting for {}"),
+        (r"Initializing a V1 LLM engine|Resolved architecture", "starting the engine"),
+        (r"Starting to load model|Loading model from scratch", "loading weights"),
+        # Its own loader, that of fastsafetensors, and others.
+        (
+            r"Loading safetensors (?:checkpoint shards|using [\w ]+):\s+(\d+)%",
+            "loading weights {}%",
+        ),
+        (r"Loading drafter model", "loading the drafter"),
+        (r"Model loading took (.+)", "weights loaded: {}"),
+        (r"Dynamo bytecode transform|torch\.compile takes|Compiling a graph", "compiling"),
+        (r"Available KV cache memory: (\S+ \S+)", "sizing the KV cache: {}"),
+        (r"KV cache size: ([\d,]+ tokens)", "sizing the KV cache: {}"),
+        (r"Autotuning process starts", "trying FlashInfer's kernels"),
+        (r"Capturing CUDA graphs.*?(\d+)%", "capturing CUDA graphs {}%"),
+        (r"Application startup complete", "ready"),
+    )
+)
 
 
 class EngineUnit(Bounded):
@@ -48,7 +73,7 @@ class EngineState(Part):
     """The engines of a seat.
 
     Attributes:
-        current: the release that the `current` link names; None without one.
+        current: the release that the link of that name leads to.
         units: every instance that is loaded or enabled, by release.
         shares: the Spark offers its weights to a worker.
         switches: the releases to which a switch is under way.
@@ -71,11 +96,6 @@ class EngineState(Part):
     preferred: str | None
     models: tuple[str, ...] | None
     completion: str | None
-
-
-def ask_engines(root: str) -> Ask[EngineState]:
-    """Return the ask for the engines of a seat."""
-    return EngineState.ask(root=root)
 
 
 def ask_release(release: Release) -> Ask[EngineState]:
@@ -129,3 +149,13 @@ def engine_differences(
         yield Difference("switch", "none under way", f"one to {name}")
     if door and state.preferred != release:
         yield Difference("engine behind the door", f"{release}", state.preferred or "none")
+
+
+def phase(lines: Iterable[str]) -> str | None:
+    """Return the latest phase of a start in log lines, for people; None if there is none."""
+    latest = None
+    for line in lines:
+        for pattern, text in _PHASES:
+            if match := pattern.search(line):
+                latest = text.format(*(each.rstrip(".") for each in match.groups()))
+    return latest

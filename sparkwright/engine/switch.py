@@ -11,7 +11,7 @@ from pydantic import Field
 
 from sparkwright.common.hardware import GIB, Hardware
 from sparkwright.common.part import Ask, Bounded, Part
-from sparkwright.machine.host.kernel import HANDOVER_LEAST
+from sparkwright.machine.host.survey import Handover
 from sparkwright.plan.memory.check import LEAST
 from sparkwright.plan.memory.plan import CONTEXT, HOST, Load, plan_memory
 
@@ -30,7 +30,6 @@ class MemoryState(Part):
 
     Attributes:
         total: MemTotal.
-        handover: what the kernel keeps for kexec handover.
         gpu_free: free bytes of the GPU's own memory; None if it has none.
         engine: of the release that is to serve; None if no orders tell.
         beside: of the engine of the Spark's other seat, whether it runs now or not; 0 without one.
@@ -41,7 +40,7 @@ class MemoryState(Part):
 
     total: int
     available: int
-    handover: int
+    handover: Handover
     gpu_free: int | None
     engine: int | None
     beside: int
@@ -49,8 +48,8 @@ class MemoryState(Part):
 
     @property
     def free(self) -> int:
-        """What a program gets; a harmless reserve of the kernel's does not count."""
-        return self.available - (self.handover if self.handover >= HANDOVER_LEAST else 0)
+        """What a program gets."""
+        return self.available - self.handover
 
 
 @dataclass(frozen=True)
@@ -61,8 +60,7 @@ class SwitchSettings:
         trial: seconds for which the new engine must serve before the previous one is given up.
         drain: seconds that requests in flight get to end.
         door: whether there is a door before the engine: on the head of a replica.
-        hardware: class of the Spark.
-        load: the load of the new release; None if it is unknown.
+        load: of the new release; None if it is unknown.
         others: the folders of the Spark's other seats.
     """
 
@@ -79,7 +77,7 @@ class SwitchSettings:
 
 
 class SwitchReport(Bounded, extra="ignore"):
-    """The report of a switch by its program: files/host/engine/switch/report.py.
+    """The report of a switch by its program: files/host/engine/switch/state.py.
 
     Attributes:
         previous: the release that served before; None if none did.
@@ -106,9 +104,8 @@ class SwitchState(Part):
 
     Attributes:
         ended: its unit does not run.
-        report: its program's last report; None before the first one.
         cursor: up to which the journal was read.
-        lines: the new lines of the candidate's log.
+        lines: the new ones of the candidate's log.
     """
 
     part: ClassVar = "engines.switch"
@@ -127,9 +124,7 @@ class Outcome:
         served: the release serves, and starts at boot.
         attempted: a switch was begun, or one under way was joined.
         reason: why it does not serve.
-        report: of the switch's program; None before its first one.
         log: the engine's log lines.
-        ended: the switch is over.
         began: seconds on a monotonic clock.
     """
 

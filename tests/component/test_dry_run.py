@@ -23,7 +23,7 @@ from pyinfra import host
 from sparkwright.machine.preflight import deploy as preflight
 from sparkwright.common.errors import Finding
 from sparkwright.common.hardware import HARDWARE
-from sparkwright.machine.preflight.preflight import Requirements
+from sparkwright.machine.preflight.requirements import Requirements
 from sparkwright.run.session import start_session
 
 preflight.read = lambda spark, _: SimpleNamespace(machine=MACHINES.get(spark.data.spark))
@@ -35,15 +35,14 @@ FOUND = {
 }
 FOUND = {name: found for name, found in FOUND.items() if name in UNFIT + "b"}
 
-preflight.target = lambda: SimpleNamespace(fleet="inventory/sparks.yaml")
+preflight.target = lambda: SimpleNamespace(fleet="inventory/sparks.yaml", root="/r")
 start_session()
 preflight.preflight(
     name="Fit to serve",
-    needs=[preflight.Needs(Requirements(
+    wanted=[Requirements(
         hardware=HARDWARE["gb10"], driver_minimum="1", docker_minimum="1", weights=0, image=0,
         disk_headroom=0, ports=(), clock_tolerance=1,
-    ))],
-    root="/opt/qwen36",
+    )],
 )
 (Path(__file__).parent / f"{host.data.spark}-went-on").touch()
 """

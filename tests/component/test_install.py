@@ -22,10 +22,13 @@ from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.artifacts.bundle.packages import download_packages
 from sparkwright.common import placed
-from sparkwright.machine.host import packages as plan
 from sparkwright.machine.host.operations import packages
-from sparkwright.machine.host.operations.packages import install
-from sparkwright.machine.host.packages import holder, install_script, parse_attempt
+from sparkwright.machine.host.operations.packages import (
+    holder,
+    install,
+    install_script,
+    parse_attempt,
+)
 from tests.lab import apt
 from tests.programs import script
 from tests.unit.driven import Driven, this_machine
@@ -118,7 +121,7 @@ def root(
     (folder / "apt.conf").write_text(_CONFIG.format(folder))
     monkeypatch.setenv("APT_CONFIG", str(folder / "apt.conf"))
     monkeypatch.setenv("DPKG_ROOT", str(folder))
-    monkeypatch.setattr(plan, "_ATTEMPT", plan._ATTEMPT.replace("/run/lock", str(tmp_path)))
+    monkeypatch.setattr(packages, "_ATTEMPT", packages._ATTEMPT.replace("/run/lock", str(tmp_path)))
     monkeypatch.setattr(packages, "_updated", set())
     return Root(folder)
 
@@ -162,27 +165,6 @@ def test_whoever_holds_a_lock_is_shown_and_waited_for(
     assert "(up to 1 h 0 min: apt_patience_seconds)" in caplog.text
     # The lists were fetched once, whichever of the two was held.
     assert root.updates == [True, name == "lists_lock"]
-
-
-def test_patience_has_an_end(root: Root, caplog: pytest.LogCaptureFixture) -> None:
-    root.spark.data["apt_patience_seconds"] = 0
-    with held(root.lists_lock):
-        assert not root.install()
-    assert f"{apt.PACKAGE} is not installed: {root.lists_lock} is held by python" in caplog.text
-    assert "apt_patience_seconds in the group data" in caplog.text
-    root.spark.data["apt_patience_seconds"] = "long"
-    assert not root.install()
-    assert "Traceback" not in caplog.text
-    assert not root.has_it
-
-
-def test_a_source_of_others_that_fails_is_a_warning(
-    root: Root, caplog: pytest.LogCaptureFixture
-) -> None:
-    (root.folder / "sources/theirs.list").write_text("deb [trusted=yes] http://127.0.0.2:9 x y\n")
-    assert root.install()
-    assert root.has_it
-    assert "a source of packages failed: W: Failed to fetch http://127.0.0.2:9" in caplog.text
 
 
 def test_sources_that_contradict_each_other_are_named(

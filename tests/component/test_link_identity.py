@@ -1,6 +1,7 @@
 """A Spark's key and certificate, by the very scripts that a Spark runs, and by Python's TLS."""
 
 import json
+import shutil
 import socket
 import ssl
 import subprocess
@@ -9,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from host.engine.peer_link import Pair
 from host.state import network
-from sparkwright.network.link.identity import Identity, new_identity_script
+from sparkwright.network.link.deploy import Identity, new_identity_script
 
 PAIR = ("spark-a", "spark-b")
 
@@ -106,16 +108,6 @@ def test_a_failure_leaves_the_previous_one(root: Path) -> None:
     assert _read(root) == previous
 
 
-def _context(side: int, own: Path, peer: Path) -> ssl.SSLContext:
-    context = ssl.SSLContext(side)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_REQUIRED
-    context.load_cert_chain(own / "link/own.crt", own / "secrets/link.key")
-    context.load_verify_locations(peer / "link/own.crt")
-    return context
-
-
 def _greet(server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[str | None, bytes]:
     """Return the protocol and what the client heard; in TLS 1.3 a refusal comes with the answer."""
     near, far = socket.socketpair()
@@ -139,35 +131,37 @@ def _greet(server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[str | None, 
 
 @pytest.fixture(scope="module")
 def sparks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The two of a pair, each with the other's certificate, and one that has those of both."""
     roots = {name: _root(tmp_path_factory.mktemp(name) / "root") for name in (*PAIR, "stranger")}
     for name, root in roots.items():
         # The name in it counts for nothing: a stranger may write any.
         _make(root, "spark-b" if name == "stranger" else name)
+    for name, peer in (PAIR, PAIR[::-1], ("stranger", "spark-a")):
+        shutil.copy(roots[peer] / "link/own.crt", roots[name] / "link/peer.crt")
     return roots
 
 
-@pytest.mark.parametrize(("head", "worker"), [PAIR, PAIR[::-1]])
-def test_the_two_let_each_other_in(sparks: dict[str, Path], head: str, worker: str) -> None:
-    server = _context(ssl.PROTOCOL_TLS_SERVER, sparks[head], sparks[worker])
-    client = _context(ssl.PROTOCOL_TLS_CLIENT, sparks[worker], sparks[head])
-    assert _greet(server, client) == ("TLSv1.3", b"hello")
+def _tls(root: Path, rank: int) -> ssl.SSLContext:
+    return Pair(root, "r-1", rank, PAIR, ("", "")).tls()
+
+
+def test_the_two_let_each_other_in(sparks: dict[str, Path]) -> None:
+    for head, worker in (PAIR, PAIR[::-1]):
+        found = _greet(_tls(sparks[head], 0), _tls(sparks[worker], 1))
+        assert found == ("TLSv1.3", b"hello")
 
 
 def test_neither_a_stranger_nor_one_without_a_certificate_is_let_in(
     sparks: dict[str, Path],
 ) -> None:
-    server = _context(ssl.PROTOCOL_TLS_SERVER, sparks["spark-a"], sparks["spark-b"])
-    stranger = _context(ssl.PROTOCOL_TLS_CLIENT, sparks["stranger"], sparks["spark-a"])
     nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     nobody.check_hostname = False
     nobody.load_verify_locations(sparks["spark-a"] / "link/own.crt")
-    for client in (stranger, nobody):
+    for client in (_tls(sparks["stranger"], 1), nobody):
         with pytest.raises(ssl.SSLError):
-            _greet(server, client)
+            _greet(_tls(sparks["spark-a"], 0), client)
 
 
 def test_a_stranger_is_not_talked_to(sparks: dict[str, Path]) -> None:
-    server = _context(ssl.PROTOCOL_TLS_SERVER, sparks["stranger"], sparks["spark-a"])
-    client = _context(ssl.PROTOCOL_TLS_CLIENT, sparks["spark-a"], sparks["spark-b"])
     with pytest.raises(ssl.SSLCertVerificationError):
-        _greet(server, client)
+        _greet(_tls(sparks["stranger"], 0), _tls(sparks["spark-b"], 1))

@@ -11,8 +11,7 @@ from pyinfra.api import HiddenValue, StringCommand, operation
 
 from sparkwright.common.files import ManagedFile
 from sparkwright.common.operations import differs, failing, is_looking, look, notice
-from sparkwright.machine.host.operations.files import managed_files
-from sparkwright.machine.host.operations.secrets import secret_file
+from sparkwright.machine.host.operations.files import managed_files, secret_file
 from sparkwright.machine.host.operations.services import sysctl
 from tests import forked
 from tests.programs import script

@@ -1,7 +1,6 @@
 """Files of a bundle on their way to a Spark: what is there, what is cut off, what is damaged."""
 
 import json
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -142,13 +141,6 @@ def test_a_disk_that_is_too_small(
     assert not carried.exists()
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
-    """A Spark that is reached by SSH."""
-    with machines(tmp_path, "spark-a") as found:
-        yield found["spark-a"]
-
-
 def by_ssh(machine: Machine, tmp_path: Path) -> Driven:
     connection = {
         "ssh_hostname": "127.0.0.1",
@@ -162,29 +154,30 @@ def by_ssh(machine: Machine, tmp_path: Path) -> Driven:
 
 
 def test_a_spark_that_dies_meanwhile_is_sent_the_rest(
-    machine: Machine,
     bundle: Bundle,
     carried: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    written: list[int] = []
-    write = Channel.sendall
+    with machines(tmp_path, "spark-a") as found:
+        machine = found["spark-a"]
+        written: list[int] = []
+        write = Channel.sendall
 
-    def counted(channel: Channel, content: bytes) -> None:
-        write(channel, content)
-        written.append(len(content))
-        if sum(written) > len(CONTENT) // 2 and machine.process:
-            until(lambda: (carried / BIG).exists() and (carried / BIG).stat().st_size > 0)
-            machine.power_off()
+        def counted(channel: Channel, content: bytes) -> None:
+            write(channel, content)
+            written.append(len(content))
+            if sum(written) > len(CONTENT) // 2 and machine.process:
+                until(lambda: (carried / BIG).exists() and (carried / BIG).stat().st_size > 0)
+                machine.power_off()
 
-    monkeypatch.setattr(operations, "_CHUNK", 600_000)
-    monkeypatch.setattr(Channel, "sendall", counted)
-    assert not bring(by_ssh(machine, tmp_path), bundle)
-    assert "What has come whole of the bundle is kept there: run again" in caplog.text
-    assert (carried / BIG).stat().st_size < len(CONTENT)
-    monkeypatch.setattr(Channel, "sendall", write)
-    machine.power_on()
-    assert bring(by_ssh(machine, tmp_path), bundle)
-    assert contents(carried)[BIG] == CONTENT
+        monkeypatch.setattr(operations, "_CHUNK", 600_000)
+        monkeypatch.setattr(Channel, "sendall", counted)
+        assert not bring(by_ssh(machine, tmp_path), bundle)
+        assert "What has come whole of the bundle is kept there: run again" in caplog.text
+        assert (carried / BIG).stat().st_size < len(CONTENT)
+        monkeypatch.setattr(Channel, "sendall", write)
+        machine.power_on()
+        assert bring(by_ssh(machine, tmp_path), bundle)
+        assert contents(carried)[BIG] == CONTENT

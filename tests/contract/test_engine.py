@@ -8,7 +8,7 @@ import pytest
 
 from host.common import probe
 from host.state.engine_api import speed
-from sparkwright.engine.phases import phase
+from sparkwright.engine.state import phase
 from sparkwright.verify import tools
 from tests.contract import facts
 from tests.contract.engines import (

@@ -16,8 +16,7 @@ from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.insight.status.ending import ServedReplica, ending
 from sparkwright.machine.host.survey import Survey
-from sparkwright.machine.preflight.preflight import Requirements
-from sparkwright.machine.preflight.summary import Intent, summary
+from sparkwright.machine.preflight.requirements import Intent, Requirements, summary
 from sparkwright.plan.memory.known_checkpoints import nominal_load
 from sparkwright.plan.memory.plan import plan_memory
 

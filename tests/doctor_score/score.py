@@ -8,7 +8,7 @@ from sparkwright.engine.state import EngineUnit
 from sparkwright.insight.doctor.checkup import Checkup, Finished
 from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.insight.doctor.report import SHOWN
-from sparkwright.machine.host.kernel import Kernel
+from sparkwright.machine.host.survey import Kernel
 from sparkwright.plan.causes.cause import Diagnosis
 from tests.doctor_score.corpus import Incident
 from tests.makers.gpu import gpu

@@ -3,7 +3,7 @@
 from sparkwright.common.hardware import GIB
 from sparkwright.engine.state import EngineUnit
 from sparkwright.insight.doctor.checkup import Checkup, Finished
-from sparkwright.machine.host.kernel import Kernel
+from sparkwright.machine.host.survey import Kernel
 from tests.makers.gpu import gpu
 
 NOW = 1795247431

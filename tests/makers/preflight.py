@@ -5,7 +5,7 @@ from typing import Any
 
 from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.machine.host.survey import Survey
-from sparkwright.machine.preflight.preflight import Requirements
+from sparkwright.machine.preflight.requirements import Requirements
 
 NOW = 1763683200
 # The part `machine` of a DGX Spark; nvidia-smi, os-release and sizes as reported for one.
@@ -69,14 +69,8 @@ FIT = survey()
 LAPTOP = machine("x86_64", "NVIDIA GeForce RTX 5090 Laptop GPU", 24463, 62)
 MACHINES = {
     "Spark of 64 GB": ("gb10-64gb", machine("aarch64", "NVIDIA GB10", None, 57.7)),
-    "workstation": (
-        "rtx-pro-6000",
-        pro("Workstation Edition", 62),
-    ),
-    "Max-Q": (
-        "rtx-pro-6000",
-        pro("Max-Q Workstation Edition", 125),
-    ),
+    "workstation": ("rtx-pro-6000", pro("Workstation Edition", 62)),
+    "Max-Q": ("rtx-pro-6000", pro("Max-Q Workstation Edition", 125)),
     "server": ("rtx-pro-6000", pro("Server Edition", 503)),
     "5090": ("rtx-5090", machine("x86_64", "NVIDIA GeForce RTX 5090", 32607, 31)),
 }

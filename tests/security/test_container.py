@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from host.engine.fabric_env import fabric_environment
+from host.engine.container import fabric_environment
 from sparkwright.common.placed import FIRST_USER, Place
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.plan.release.command import docker_run

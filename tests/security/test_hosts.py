@@ -10,6 +10,8 @@ import itertools
 import json
 import pkgutil
 import re
+import shutil
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,8 +30,7 @@ from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.part import Bounded, Part
 from sparkwright.common.placed import NETPLAN
 from sparkwright.common.terminal import LINE, plain_lines
-from sparkwright.engine.phases import phase
-from sparkwright.engine.state import EngineState, EngineUnit, problem
+from sparkwright.engine.state import EngineState, EngineUnit, phase, problem
 from sparkwright.insight.doctor.checkup import Checkup, FailedSwitch, Finished
 from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.insight.doctor.gpu import GpuReading
@@ -39,7 +40,8 @@ from sparkwright.insight.drift.drift import Running, RunningContainer, spark_dif
 from sparkwright.insight.status.status import EngineLoad, Reading, SparkRow
 from sparkwright.insight.status.table import as_json, table
 from sparkwright.insight.status.warnings import warnings
-from sparkwright.machine.firewall.firewall import FirewallState, ssh_rules
+from sparkwright.machine.firewall.deploy import delete_rule
+from sparkwright.machine.firewall.firewall import FirewallState, UfwRule, ssh_rules
 from sparkwright.machine.host.survey import Survey
 from sparkwright.machine.preflight.preflight import findings
 from sparkwright.network.fabric.check import fabric_findings, is_in_force
@@ -175,15 +177,6 @@ def _part(model: type[M]) -> st.SearchStrategy[M]:
     return st.builds(model, **fields)
 
 
-M = TypeVar("M", bound=Bounded)
-
-
-def _part(model: type[Part]) -> st.SearchStrategy[Part]:
-    """Any part that a host may say."""
-    fields = {name: st.from_type(each.annotation) for name, each in model.model_fields.items()}  # type: ignore[arg-type]
-    return st.builds(model, **fields)
-
-
 FABRICS = _part(FabricState) | st.builds(
     lambda files, reach: changed(spark(), netplan=tuple(files), reach=reach),
     st.lists(FILES, max_size=3),
@@ -265,3 +258,26 @@ def test_a_log_takes_a_bounded_time(word: str) -> None:
     from_log(log)
     phase(log)
     assert time.process_time() - began < patience(10)
+
+
+@pytest.mark.parametrize(
+    "hostile", ["x; TOUCH; $(TOUCH) `TOUCH`", "x'; TOUCH; : '", 'x"; TOUCH; : "']
+)
+def test_what_a_host_said_is_quoted_in_commands(tmp_path: Path, hostile: str) -> None:
+    """A rule comes from ufw."""
+    hostile = hostile.replace("TOUCH", f"touch {tmp_path}/owned")
+    _sh(tmp_path, str(delete_rule(UfwRule(hostile, "door"))))
+    assert not (tmp_path / "owned").exists()
+    quote = hostile[1] if hostile[1] in "'\"" else ""
+    _sh(tmp_path, f"echo {quote}{hostile}{quote}")
+    assert (tmp_path / "owned").exists()
+
+
+def _sh(folder: Path, command: str) -> None:
+    """Run a command where there is no program but the one that shows an attack."""
+    programs = folder / "bin"
+    programs.mkdir(exist_ok=True)
+    if not (programs / "touch").exists():
+        (programs / "touch").symlink_to(str(shutil.which("touch")))
+    environment = {"PATH": str(programs)}
+    subprocess.run(["/bin/sh", "-c", command], env=environment, capture_output=True, check=False)

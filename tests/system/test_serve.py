@@ -107,7 +107,7 @@ def test_who_changes_nothing_asks_little(
 LATER = """
 from hashlib import sha256
 from pyinfra.api import StringCommand, operation
-from sparkwright.machine.host.facts import path_states
+from sparkwright.machine.host.operations.files import path_states
 from sparkwright.run.session import start_session
 
 @operation()

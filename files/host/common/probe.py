@@ -53,12 +53,10 @@ class Engine:
 
     Args:
         root: of its seat.
-        release: its id.
-        model: a name that it serves.
         answers: what it is asked for, as in unit.json.
 
     Raises:
-        KeyError: it answers what nobody knows how to ask for.
+        KeyError: nobody knows how to ask for that.
     """
 
     def __init__(self, root: Path, release: str, model: str, answers: str = _CHAT) -> None:
@@ -135,11 +133,9 @@ def _has_numbers(answer: Any) -> bool:
 
 
 async def _whole(reader: asyncio.StreamReader) -> bytes:
-    """Return all that comes until the end.
+    """Return all that comes until the end, if it is no more than any answer of an engine.
 
-    Raises:
-        ValueError: it is more than any answer of an engine: it would take the memory of the host,
-            and of its supervisor, which is the last that earlyoom ends.
+    More would take the memory of the supervisor, which is the last that earlyoom ends.
     """
     answer = bytearray()
     while block := await reader.read(1 << 16):

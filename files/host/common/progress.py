@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
-from types import TracebackType
 
 from host.common.atomic import replace
 
@@ -31,12 +30,7 @@ class Progress:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._ended.set()
         self._thread.join()
         _, done, total = self._measure()

@@ -12,6 +12,11 @@ WINDOW = 3600
 TOO_MANY = 2
 
 
+def boot_id() -> str:
+    """Return the kernel's name of this boot: a power cut may have ended what another one began."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip()
+
+
 class CrashGuard:
     """Keeps ROOT/state/running@RELEASE while that engine runs, and the times of hard ends.
 

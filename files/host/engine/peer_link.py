@@ -95,12 +95,7 @@ class Pair:
 
 
 class Link:
-    """A session that both sides wanted.
-
-    Attributes:
-        peer: name of the other Spark.
-        lost: done when the session has ended, with the reason.
-    """
+    """A session with a peer that both sides wanted; `lost` is done, with the reason, at its end."""
 
     def __init__(self, peer: str, reader: StreamReader, writer: StreamWriter) -> None:
         self.peer = peer
@@ -108,10 +103,7 @@ class Link:
         self._writer = writer
         self._last = time.monotonic()
         self._heard: dict[str, asyncio.Event] = {}
-        self._tasks = [
-            asyncio.create_task(self._listen(reader)),
-            asyncio.create_task(self._beat()),
-        ]
+        self._tasks = [asyncio.create_task(self._listen(reader)), asyncio.create_task(self._beat())]
 
     def say(self, word: str, reason: str = "") -> None:
         """Send a word; "end" is the last."""
@@ -169,11 +161,7 @@ class Link:
 
 
 async def join(pair: Pair, show: Callable[[str], None]) -> Link:
-    """Return a session with the other Spark, however long it takes to come.
-
-    Args:
-        show: takes what is waited for, and why.
-    """
+    """Return a session with the other Spark, however long that takes; show why it takes long."""
 
     def waiting(reason: str) -> None:
         show(f"waiting for {pair.peer} at {pair.addresses[1 - pair.rank]}: {reason}")

@@ -19,14 +19,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from host.common import probe
-from host.common.boot import boot_id
 from host.common.command_line import words
 from host.common.log import log, notify, show
 from host.common.seat import place
 from host.engine import peer_link
-from host.engine.container import Container, docker
-from host.engine.crash_guard import CrashGuard
-from host.engine.fabric_env import fabric_environment, netdevs
+from host.engine.container import Container, docker, fabric_environment, netdevs
+from host.engine.crash_guard import CrashGuard, boot_id
 
 PING = 5.0
 RETRY = 2.0
@@ -169,7 +167,12 @@ class Supervisor:
             self._link.say("started")
             await self._link.heard("serving").wait()
         else:
-            await self._ready()
+            seconds = self._unit["start_timeout"]
+            try:
+                async with asyncio.timeout(seconds):
+                    await probe.ready(self._engine)
+            except TimeoutError:
+                raise EndError(f"the engine did not answer within {seconds} s") from None
         self._serves = True
         notify("READY=1")
         show("serving")
@@ -183,14 +186,6 @@ class Supervisor:
     def _fabric_is_silent(self) -> bool:
         """Tell whether ranks may wait for a fabric that comes back: how long, the link decides."""
         return bool(self._link and self._link.quiet)
-
-    async def _ready(self) -> None:
-        seconds = self._unit["start_timeout"]
-        try:
-            async with asyncio.timeout(seconds):
-                await probe.ready(self._engine)
-        except TimeoutError:
-            raise EndError(f"the engine did not answer within {seconds} s") from None
 
     async def _container_ends(self) -> NoReturn:
         status = await self._container.ended()

@@ -12,12 +12,11 @@ from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.ports import IMAGE_PORT, SHARE_PORT
 from sparkwright.common.render import unit_file
 from sparkwright.declared.fleet.fabric_plan import FabricPlan
-from sparkwright.machine.host.operations import secrets
+from sparkwright.machine.host.operations.files import hub_token
 from sparkwright.machine.host.operations.services import service
 from sparkwright.plan.release.lock import checkpoint_key
 from sparkwright.plan.release.programs import program_files
 from sparkwright.plan.release.release import Release
-from sparkwright.plan.release.token import NONE
 from sparkwright.run.target import Target, seats, target
 
 _FILES = HOST_FILES / "network" / "fabric"
@@ -100,11 +99,4 @@ def authenticate() -> None:
         # Nobody asks a hub.
         return
     token = own.hub_token
-    secrets.hub_token(
-        name="Token",
-        root=own.root,
-        endpoint=own.settings.hf_endpoint,
-        token=HiddenValue(token) if token else None,
-        keep=own.settings.hf_token != NONE,
-        variables=own.settings.proxy_variables,
-    )
+    hub_token(name="Token", token=HiddenValue(token) if token else None)

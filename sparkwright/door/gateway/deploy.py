@@ -44,10 +44,8 @@ from sparkwright.door.operations import warn
 from sparkwright.machine.firewall.deploy import firewall
 from sparkwright.machine.firewall.deploy import reads as firewall_reads
 from sparkwright.machine.firewall.firewall import port_rules
-from sparkwright.machine.host.facts import unit_state
-from sparkwright.machine.host.operations.files import managed_files
+from sparkwright.machine.host.operations.files import managed_files, secret_file, unit_state
 from sparkwright.machine.host.operations.packages import install
-from sparkwright.machine.host.operations.secrets import secret_file
 from sparkwright.machine.host.state import Placed, ask_placed
 from sparkwright.plan.release.programs import program
 from sparkwright.run.spark import fleet_of, recipe_of
@@ -222,8 +220,6 @@ def apply() -> None:
     )
     firewall(
         name="Gateway's port in the firewall",
-        root=root,
-        mode=settings.firewall,
         purposes=("gateway",),
         rules=port_rules(door.port, "gateway", settings.firewall_from),
     )

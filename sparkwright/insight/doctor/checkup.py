@@ -7,7 +7,7 @@ from pydantic import Field
 from sparkwright.common.part import Bounded, Part
 from sparkwright.engine.state import EngineUnit
 from sparkwright.insight.doctor.gpu import GpuReading
-from sparkwright.machine.host.kernel import Kernel
+from sparkwright.machine.host.survey import Kernel
 
 
 class FailedSwitch(Bounded):

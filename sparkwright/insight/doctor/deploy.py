@@ -10,7 +10,6 @@ from pyinfra import host, state
 from pyinfra.api import Host, StringCommand, deploy, operation
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.hardware import Hardware
 from sparkwright.common.local_file import write_file
 from sparkwright.common.operations import is_dry_run, is_first_pass, notice
 from sparkwright.common.part import Ask
@@ -22,9 +21,7 @@ from sparkwright.insight.doctor.issue_report import heading, section
 from sparkwright.insight.doctor.listeners import LISTENING, astray, others
 from sparkwright.insight.doctor.report import probed, report, state_of_link
 from sparkwright.network.fabric import deploy as fabric
-from sparkwright.network.fabric.check import is_in_force
-from sparkwright.network.fabric.link_check import link_findings, probes
-from sparkwright.network.fabric.operations import read_fabric
+from sparkwright.network.fabric.link_check import link_findings
 from sparkwright.plan.causes.cause import Diagnosis
 from sparkwright.plan.release.lock import lock_path, read_lock
 from sparkwright.run.spark import fleet_of
@@ -56,12 +53,12 @@ def doctor(own: Target) -> Generator[StringCommand]:
     """Name the cause, the evidence and the remedy of what is wrong."""
     if own.recipe and (advisory := warning(own.recipe)):
         notice(advisory, "yellow")
-    plan, peer, hardware, root = own.fabric, own.peer, own.hardware, own.place
+    plan, peer = own.fabric, own.peer
     checkup, diagnoses = None, list[Diagnosis]()
     try:
-        checkup = read(host, Checkup.ask(root=root))
+        checkup = read(host, Checkup.ask(root=own.place))
         checkup = checkup.model_copy(update={"skew": checkup.clock - time.time()})
-        link = _link(plan, hardware, peer, root) if plan and peer else []
+        link = _link(plan, peer) if plan and peer else []
         listening, may = read(host, LISTENING), own.may_listen
         exposed = [probed("listener", socket) for socket in astray(listening, may)]
         diagnoses = diagnose(checkup, [*link, *exposed], _wanted(own))
@@ -88,13 +85,10 @@ def _wanted(own: Target) -> str | None:
         return None
 
 
-def _link(plan: FabricPlan, hardware: Hardware, peer: Host, root: str) -> list[Diagnosis]:
+def _link(plan: FabricPlan, peer: Host) -> list[Diagnosis]:
     """Return what is wrong with the link to the other Spark of a pair."""
-    other = read_fabric(peer, hardware, root)
-    ports = hardware.fabric_ports
-    port = next((port for port in ports if is_in_force(plan.of_peer, port, other)), None)
-    own = read_fabric(host, hardware, root, probes(plan, port) if port else ())
-    if port is None or not is_in_force(plan, port, own):
+    own, other, port = fabric.read_link(plan, peer)
+    if port is None:
         states = (*state_of_link(plan.spark, own), *state_of_link(plan.peer, other))
         return [probed("fabric", *states or ("none of its interfaces is there",))]
     return [

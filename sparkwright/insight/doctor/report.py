@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from sparkwright.common.command_line import next_line
 from sparkwright.common.hardware import GIB
-from sparkwright.engine.phases import phase
+from sparkwright.engine.state import phase
 from sparkwright.insight.doctor.checkup import Checkup
 from sparkwright.network.fabric.state import FabricState
 from sparkwright.plan.causes.cause import Diagnosis

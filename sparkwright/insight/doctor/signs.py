@@ -5,7 +5,7 @@ import re
 from sparkwright.common.hardware import GIB
 from sparkwright.insight.doctor.checkup import Checkup
 from sparkwright.insight.doctor.gpu import gpu_lost
-from sparkwright.machine.host.kernel import HANDOVER_LEAST
+from sparkwright.machine.host.survey import HANDOVER_LEAST
 from sparkwright.plan.causes.cause import first_line
 from sparkwright.plan.causes.thresholds import (
     CLOCK_SKEW,

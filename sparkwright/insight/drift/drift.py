@@ -10,7 +10,7 @@ from sparkwright.common.hardware import GIB
 from sparkwright.common.part import Ask, Bounded, Part
 from sparkwright.common.placed import PACKAGES
 from sparkwright.insight.doctor.gpu import GpuReading, gpu_lost
-from sparkwright.machine.host.kernel import HANDOVER_LEAST, Kernel
+from sparkwright.machine.host.survey import HANDOVER_LEAST, Kernel
 from sparkwright.plan.release.command import container_arguments, environment
 from sparkwright.plan.release.release import Release
 

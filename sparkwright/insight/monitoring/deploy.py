@@ -23,7 +23,7 @@ from sparkwright.insight.monitoring.node_exporter import (
     Exporter,
     exporter_defaults,
 )
-from sparkwright.machine.host.facts import unit_state
+from sparkwright.machine.host.operations.files import unit_state
 from sparkwright.machine.host.operations.services import service
 from sparkwright.plan.release.programs import program_files
 from sparkwright.run.state import read

@@ -43,28 +43,20 @@ def apply() -> None:
         rules += port_rules(port, "door", own.settings.firewall_from)
     if own.fabric:
         rules += fabric_rules(own.fabric)
-    firewall(
-        name="Firewall",
-        root=own.root,
-        mode=own.settings.firewall,
-        purposes=("door", "fabric"),
-        rules=rules,
-    )
+    firewall(name="Firewall", purposes=("door", "fabric"), rules=rules)
 
 
 @operation()
-def firewall(
-    root: str, mode: str, purposes: Collection[str], rules: Sequence[UfwRule]
-) -> Generator[PyinfraCommand]:
-    """Give ufw, if it is in use, these rules; never close it for SSH.
+def firewall(purposes: Collection[str], rules: Sequence[UfwRule]) -> Generator[PyinfraCommand]:
+    """Give ufw these rules, if it is in use or the settings turn it on; never close it for SSH.
 
     Before it is turned on, every port of sshd is opened. It then goes off after a minute, unless a
     new connection from here comes through it; only then it survives a boot.
 
     Args:
-        mode: "auto" leaves a ufw that is off as it is, "on" turns it on.
         purposes: the purposes for which `rules` are complete: our other rules for them go.
     """
+    root, mode = target().root, target().settings.firewall
     state = read(host, FirewallState.ask(root=root))
     _tell(state, mode, rules)
     if mode == "auto" and not state.used:

@@ -7,10 +7,6 @@ from typing import ClassVar
 from sparkwright.common.part import Part
 from sparkwright.declared.fleet.fabric_plan import FabricPlan
 
-# Begins the comment of each rule of ours; its purpose follows.
-_COMMENT = "sparkwright"
-SSH = "ssh"
-
 
 @dataclass(frozen=True)
 class UfwRule:
@@ -22,7 +18,7 @@ class UfwRule:
     @property
     def comment(self) -> str:
         """The comment that marks it as ours."""
-        return f"{_COMMENT} {self.purpose}"
+        return f"sparkwright {self.purpose}"
 
 
 class FirewallState(Part):
@@ -75,7 +71,7 @@ def fabric_rules(plan: FabricPlan) -> list[UfwRule]:
 
 def ssh_rules(state: FirewallState) -> list[UfwRule]:
     """Return the rules without which the Spark could no longer be reached."""
-    return [UfwRule(f"allow {port}/tcp", SSH) for port in state.ssh]
+    return [UfwRule(f"allow {port}/tcp", "ssh") for port in state.ssh]
 
 
 def differences(

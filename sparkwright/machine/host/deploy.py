@@ -8,15 +8,11 @@ from pyinfra.api import deploy
 
 from sparkwright.common.files import Directory, ManagedFile
 from sparkwright.common.part import Ask
-from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import EARLYOOM, JOURNALD, SYSCTL, layout
-from sparkwright.common.render import unit_file
 from sparkwright.machine.host.operations.files import managed_files
 from sparkwright.machine.host.operations.services import engine_users, gpu_clock, service, sysctl
-from sparkwright.machine.host.state import ask_placed, ask_release
+from sparkwright.machine.host.state import ask_placed, ask_release_files
 from sparkwright.run.target import Target, target
-
-_GPU_CLOCK = HOST_FILES / "machine" / "gpu-clock.service"
 
 
 def reads(own: Target) -> Iterator[Ask[Any]]:
@@ -24,42 +20,23 @@ def reads(own: Target) -> Iterator[Ask[Any]]:
     yield ask_placed(own.root)
     for seat in own.seats:
         if seat.release:
-            yield ask_release(own.root, seat.release.id)
+            yield ask_release_files(own.root, seat.release.id)
 
 
 @deploy("Host")
 def apply() -> None:
     """Bound the journal, guard the memory, keep the engine out of swap, limit the GPU's clock."""
     settings = target().settings
-    limit = settings.gpu_clock_max_mhz
+    journal = f"[Journal]\nStorage=persistent\nSystemMaxUse={settings.journal_max_use}\n"
     service(
         name="Journal of bounded size",
         unit="systemd-journald.service",
-        entries=[
-            Directory(str(Path(JOURNALD).parent)),
-            ManagedFile(
-                JOURNALD,
-                f"[Journal]\nStorage=persistent\nSystemMaxUse={settings.journal_max_use}\n",
-            ),
-        ],
+        entries=[Directory(str(Path(JOURNALD).parent)), ManagedFile(JOURNALD, journal)],
     )
-    service(
-        name="Memory guard",
-        unit="earlyoom.service",
-        package="earlyoom",
-        entries=[
-            ManagedFile(EARLYOOM, f'EARLYOOM_ARGS="{settings.earlyoom_arguments}"\n'),
-        ],
-    )
-    sysctl(
-        name="Swappiness",
-        path=SYSCTL,
-        values={"vm.swappiness": str(settings.swappiness)},
-    )
-    gpu_clock(
-        name="GPU clock",
-        unit=unit_file(_GPU_CLOCK, root=settings.root, megahertz=limit) if limit else None,
-    )
+    guard = ManagedFile(EARLYOOM, f'EARLYOOM_ARGS="{settings.earlyoom_arguments}"\n')
+    service(name="Memory guard", unit="earlyoom.service", package="earlyoom", entries=[guard])
+    sysctl(name="Swappiness", path=SYSCTL, values={"vm.swappiness": str(settings.swappiness)})
+    gpu_clock(name="GPU clock")
 
 
 @deploy("Host")

@@ -20,15 +20,12 @@ _LARGE = ("benchmarks", "bundle", "cache", "hf", "releases")
 
 
 class KnownUnit(Bounded):
-    """A unit as systemd knows it.
+    """A unit as systemd knows it, by systemd's words.
 
     Attributes:
-        load: "loaded", "not-found" or another word of systemd's.
-        active: "active", "inactive", "failed" or another word of systemd's.
         file: "enabled", "static" or another word about its file.
         path: Of its file; "" where it has none.
         outdated: systemd has read another version of its file.
-        status: What it says of itself.
         started: When it became active, in seconds since the epoch; 0 if never.
         wanted: A link has it start with another unit.
     """
@@ -69,7 +66,7 @@ class Placed(Part):
     users: list[str]
 
     def unit(self, name: str, files: Iterable[FileState] = ()) -> UnitState:
-        """Return the state of a unit in relation to the files that configure it."""
+        """Return the state of a unit, as `unit_state`."""
         return unit_state(self.units.get(name), files)
 
 
@@ -106,7 +103,8 @@ def ask_placed(root: str) -> Ask[Placed]:
     )
 
 
-def ask_release(root: str, release: str) -> Ask[Placed]:
+@cache
+def ask_release_files(root: str, release: str) -> Ask[Placed]:
     """Return the ask for the files of a release."""
     return Placed.ask(folders=[f"{root}/releases/{release}"])
 
@@ -117,15 +115,13 @@ def asks_for(root: str, paths: Sequence[str]) -> dict[Ask[Placed], list[str]]:
     folders = tuple(f"{folder}/" for folder in table.arguments["folders"])
     known = {*table.arguments["paths"], *table.arguments["folders"]}
     asks: dict[Ask[Placed], list[str]] = {}
-    releases: dict[str, Ask[Placed]] = {}
     strange = []
     for path in paths:
         below = path.removeprefix(f"{root}/releases/")
         if path in known or path.startswith(folders):
             asks.setdefault(table, []).append(path)
         elif below != path:
-            name = below.partition("/")[0]
-            asks.setdefault(releases.setdefault(name, ask_release(root, name)), []).append(path)
+            asks.setdefault(ask_release_files(root, below.partition("/")[0]), []).append(path)
         else:
             strange.append(path)
     return asks | ({Placed.ask(paths=strange): strange} if strange else {})

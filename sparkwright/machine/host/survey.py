@@ -1,10 +1,34 @@
 """What the preflight judges of a Spark, and what a first look at a machine shows."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
+from pydantic import AfterValidator
+
+from sparkwright.common.hardware import GIB
 from sparkwright.common.part import Part
-from sparkwright.machine.host.kernel import Kernel
+
+# Bytes from which a reserve for handover counts: 9.3 GiB is usual on a Spark of 128 GB, and one of
+# 0.9 GiB already kept NCCL from registering its memory. A sound Spark shows none.
+# (MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259; NVIDIA/NV-Kernels#590, #591)
+HANDOVER_LEAST = GIB // 2
+# Bytes that a kernel keeps for kexec handover, 0 for a few: neither the GPU nor RDMA gets them.
+Handover = Annotated[int, AfterValidator(lambda size: size if size >= HANDOVER_LEAST else 0)]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The running kernel, and the driver in it.
+
+    Attributes:
+        pools: the driver keeps memory that a program has freed (open modules from 590 on; by
+            christopherowen/dgx-spark-memory-saver, with 610 a restart then finds too little).
+    """
+
+    release: str
+    command_line: str
+    handover: Handover
+    pools: bool
 
 
 @dataclass(frozen=True)
@@ -26,10 +50,8 @@ class Survey(Part):
         gpu_said: nvidia-smi's output instead of a GPU; "" if it showed one, or is absent.
         memory, available: MemTotal and MemAvailable in bytes.
         machine: what no other machine has.
-        serves: the release that `current` names.
         root_device, docker_device: the file system that holds each of the two.
         root_free, docker_free: bytes free for root on them.
-        docker: version of the Docker daemon; None if none answers.
         docker_driver: how it stores images: overlay2, or overlayfs in containerd's store.
         image: Docker's id of the engine's image.
         weights: bytes of the checkpoint folders that are already on the Spark.

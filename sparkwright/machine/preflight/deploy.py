@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pyinfra import host, logger, state
@@ -11,23 +11,15 @@ from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.common.errors import Finding, error
 from sparkwright.common.hardware import GIB
-from sparkwright.common.operations import (
-    differs,
-    failing,
-    is_looking,
-    notice,
-    planning,
-    spark_name,
-)
+from sparkwright.common.operations import differs, failing, is_looking, notice, planning, spark_name
 from sparkwright.common.part import Ask
 from sparkwright.common.terminal import plain
 from sparkwright.declared.recipe.build import disk
 from sparkwright.declared.recipe.rules import doubts
 from sparkwright.declared.recipe.trust import needs
 from sparkwright.machine.host.survey import Survey
-from sparkwright.machine.preflight.pair import differences
-from sparkwright.machine.preflight.preflight import Requirements, findings
-from sparkwright.machine.preflight.summary import Intent, summary
+from sparkwright.machine.preflight.preflight import differences, findings
+from sparkwright.machine.preflight.requirements import Intent, Requirements, summary
 from sparkwright.plan.memory.check import memory_findings, memory_plan
 from sparkwright.plan.memory.plan import Load, load_of
 from sparkwright.plan.memory.sharing import engine_bytes, sum_findings
@@ -42,31 +34,11 @@ _judged: dict[State, dict[str, bool]] = {}
 _machines: dict[State, dict[str, str]] = {}
 
 
-@dataclass(frozen=True)
-class Needs:
-    """What one replica of a Spark needs of it.
-
-    Attributes:
-        images: names and digests of the image that will run; none on an idle Spark.
-        folders: the checkpoint folders, under the root or anywhere, that count as fetched already.
-        load: what must fit into its memory; None on an idle Spark.
-        intent: what it is to serve, which a plan shows; None on an idle Spark.
-        place: the folder of the seat.
-    """
-
-    wanted: Requirements
-    images: Sequence[str] = ()
-    folders: Sequence[str] = ()
-    load: Load | None = None
-    intent: Intent | None = None
-    place: str = ""
-
-
 def reads(own: Target) -> Iterator[Ask[Any]]:
     """Yield what the preflight asks of a Spark."""
     for each in own.seats:
-        needs = _needs(each)
-        yield ask_survey(own.root, needs, needs.wanted.ports)
+        wanted = _requirements(each)
+        yield _ask(own.root, wanted, wanted.ports)
 
 
 @deploy("Preflight")
@@ -75,30 +47,29 @@ def apply() -> None:
     own = target()
     preflight(
         name="Fit to serve",
-        root=own.root,
-        needs=[_needs(each) for each in own.seats],
+        wanted=[_requirements(each) for each in own.seats],
         worker=own.peer if own.is_head else None,
     )
 
 
 @operation()
 def preflight(
-    root: str, needs: Sequence[Needs], worker: Host | None = None
+    wanted: Sequence[Requirements], worker: Host | None = None
 ) -> Generator[StringCommand]:
     """Fail with every error that is found, each with its remedy; warnings are only shown.
 
     Args:
-        needs: of each replica of the Spark.
+        wanted: of each replica of the Spark.
         worker: the other Spark, where this one is the head of a pair: they must be alike, and the
             head reports where they are not.
     """
-    seats = [(read(host, ask_survey(root, each, each.wanted.ports)), each) for each in needs]
+    root = target().root
+    seats = [(read(host, _ask(root, each, each.ports)), each) for each in wanted]
     survey, own = seats[0]
-    now = time.time()
-    other = read(worker, ask_survey(root, own, ())) if worker else None
-    second = (seats[1][0], seats[1][1].wanted) if len(seats) > 1 else None
-    results = findings(survey, own.wanted, now, other, second)
-    results += [*_memory_findings(seats), *_twice(survey)]
+    other = read(worker, _ask(root, own, ())) if worker else None
+    second = seats[1] if len(seats) > 1 else None
+    found = findings(survey, own, time.time(), other, second)
+    found += [*_memory_findings(seats), *_twice(survey)]
     is_plan = planning() and not is_looking()
     if is_plan:
         for line in _summaries(seats):
@@ -108,14 +79,14 @@ def preflight(
         unlike = differences(spark_name(host), survey, spark_name(worker), other)
     for finding in unlike:
         differs("the two Sparks", "alike", finding.found)
-    for finding in results:
+    for finding in found:
         if finding.error:
             differs("fit to serve", "nothing in its way", finding.found)
-    errors = [finding for finding in (*results, *unlike) if finding.error]
-    for finding in (*results, *unlike):
+    errors = [str(finding) for finding in (*found, *unlike) if finding.error]
+    for finding in (*found, *unlike):
         if not finding.error:
             notice(str(finding))
-    refusal = failing("\n".join(map(str, errors))) if errors else None
+    refusal = failing("\n".join(errors)) if errors else None
     if is_plan:
         _end_unfit(bool(errors))
     if refusal:
@@ -124,14 +95,10 @@ def preflight(
         host.noop("preflight passed")
 
 
-def ask_survey(root: str, own: Needs, ports: Sequence[int]) -> Ask[Survey]:
+def _ask(root: str, own: Requirements, ports: Sequence[int]) -> Ask[Survey]:
     """Return the ask for a Spark as one replica needs it; of a pair, only the head has ports."""
     return Survey.ask(
-        root=root,
-        ports=list(ports),
-        images=list(own.images),
-        folders=list(own.folders),
-        place=own.place,
+        root=root, ports=ports, images=own.images, folders=own.folders, place=own.place
     )
 
 
@@ -141,37 +108,36 @@ def _twice(survey: Survey) -> Iterator[Finding]:
     first = _machines.setdefault(host.state, {}).setdefault(survey.machine, own)
     if survey.machine and first != own:
         yield error(
-            f"{own} is the same machine as {first}",
-            f"Take one of the two out of {target().fleet}",
+            f"{own} is the same machine as {first}", f"Take one of the two out of {target().fleet}"
         )
 
 
-def _memory_findings(seats: Sequence[tuple[Survey, Needs]]) -> Iterator[Finding]:
+def _memory_findings(seats: Sequence[tuple[Survey, Requirements]]) -> Iterator[Finding]:
     """Yield the findings about the memory of a Spark, by the sum of its engines."""
     for number, (survey, own) in enumerate(seats):
         if own.load is None:
             continue
-        found = memory_findings(own.load, own.wanted.hardware, survey, _others(seats, number))
+        found = memory_findings(own.load, own.hardware, survey, _others(seats, number))
         for finding in found:
             named = f"{own.intent.replica}: {finding.found}" if own.intent else finding.found
             yield replace(finding, found=named) if len(seats) > 1 else finding
     loads = [own.load for _, own in seats if own.load]
     if len(loads) > 1:
-        yield from sum_findings(loads, seats[0][1].wanted.hardware, seats[0][0])
+        yield from sum_findings(loads, seats[0][1].hardware, seats[0][0])
 
 
-def _summaries(seats: Sequence[tuple[Survey, Needs]]) -> Iterator[str]:
+def _summaries(seats: Sequence[tuple[Survey, Requirements]]) -> Iterator[str]:
     for number, (survey, own) in enumerate(seats):
         if own.intent:
-            hardware, others = own.wanted.hardware, _others(seats, number)
+            hardware, others = own.hardware, _others(seats, number)
             memory = memory_plan(own.load, hardware, survey, others) if own.load else None
-            yield from summary(own.intent, survey, own.wanted, memory)
+            yield from summary(own.intent, survey, own, memory)
 
 
-def _others(seats: Sequence[tuple[Survey, Needs]], number: int) -> int:
+def _others(seats: Sequence[tuple[Survey, Requirements]], number: int) -> int:
     """Return the bytes of the engines beside one."""
     others = [own for place, (_, own) in enumerate(seats) if place != number]
-    return sum(engine_bytes(own.load, own.wanted.hardware) or 0 for own in others if own.load)
+    return sum(engine_bytes(own.load, own.hardware) or 0 for own in others if own.load)
 
 
 def _end_unfit(is_unfit: bool) -> None:
@@ -189,34 +155,14 @@ def _end_unfit(is_unfit: bool) -> None:
         )
 
 
-def _needs(own: Target) -> Needs:
+def _requirements(own: Target) -> Requirements:
     """Return what a seat of the current Spark requires of it."""
     release, settings = own.release, own.settings
     checkpoints = [*release.recipe.checkpoints.values()] if release else []
     locked = [own.lock.checkpoint(checkpoint) for checkpoint in checkpoints]
     elsewhere = settings.model_folders
-    return Needs(
-        wanted=Requirements(
-            hardware=own.hardware,
-            driver_minimum=settings.driver_minimum,
-            docker_minimum=settings.docker_minimum,
-            weights=sum(checkpoint.size for checkpoint in locked if checkpoint),
-            image=own.lock.images[image_key(release.recipe)].size if release else 0,
-            disk_headroom=int(settings.disk_headroom_gib * GIB),
-            ports=(own.port,) if release and own.is_head and own.port else (),
-            clock_tolerance=settings.clock_tolerance,
-            build=disk(release.recipe.build) if release and own.is_head else 0,
-            pair=own.peer is not None,
-            doubts=doubts_of(own),
-        ),
-        images=release.images if release else (),
-        folders=[
-            *(release.folders.values() if release else ()),
-            *(path for each in checkpoints for path in places(each.repo, each.folder, elsewhere)),
-        ],
-        load=_load(own),
-        place=own.place,
-        intent=Intent(
+    intent = (
+        Intent(
             replica=own.replica or "",
             recipe=release.recipe.name,
             release=release.id,
@@ -227,7 +173,28 @@ def _needs(own: Target) -> Needs:
             hold=settings.hold(release.recipe.start_timeout),
         )
         if release
-        else None,
+        else None
+    )
+    return Requirements(
+        hardware=own.hardware,
+        driver_minimum=settings.driver_minimum,
+        docker_minimum=settings.docker_minimum,
+        weights=sum(checkpoint.size for checkpoint in locked if checkpoint),
+        image=own.lock.images[image_key(release.recipe)].size if release else 0,
+        disk_headroom=int(settings.disk_headroom_gib * GIB),
+        ports=(own.port,) if release and own.is_head and own.port else (),
+        clock_tolerance=settings.clock_tolerance,
+        build=disk(release.recipe.build) if release and own.is_head else 0,
+        pair=own.peer is not None,
+        doubts=doubts_of(own),
+        images=release.images if release else (),
+        folders=[
+            *(release.folders.values() if release else ()),
+            *(path for each in checkpoints for path in places(each.repo, each.folder, elsewhere)),
+        ],
+        load=_load(own),
+        place=own.place,
+        intent=intent,
     )
 
 

@@ -1,47 +1,23 @@
-"""The findings about a Spark before anything is changed: what keeps it from serving a model."""
+"""What keeps a Spark, or two together, from serving a model, found before anything is changed."""
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from sparkwright.common.errors import Finding, error, warning
 from sparkwright.common.hardware import GIB, HARDWARE, Hardware
 from sparkwright.common.progress import duration_text
 from sparkwright.machine.host.survey import Survey
-from sparkwright.machine.runtime.gpu_obstacles import obstacle
+from sparkwright.machine.preflight.requirements import Requirements
+from sparkwright.machine.runtime.runtime import obstacle
 from sparkwright.plan.causes.log_causes import phrases
 
 # AEON-7/Qwen3.6-NVFP4-DFlash, README: its image is about 9 GB compressed and 22 GB unpacked.
 UNPACKED = 22 / 9
 # While Docker unpacks an image, both the compressed layers and their content are on the disk.
 IMAGE_DISK_FACTOR = 1 + UNPACKED
-
-
-@dataclass(frozen=True)
-class Requirements:
-    """What a release requires of the Spark that serves it; sizes are in bytes.
-
-    Attributes:
-        driver_minimum, docker_minimum: first number of the version.
-        image: compressed, the engine's image or the one that it is built on.
-        disk_headroom: stays free for caches, logs and the next release.
-        clock_tolerance: seconds between the two clocks.
-        build: more for building the image; 0 where it is not built.
-        pair: whether two Sparks serve the model: the worker gets the image from the head.
-        doubts: warnings about its recipe.
-    """
-
-    hardware: Hardware
-    driver_minimum: int
-    docker_minimum: int
-    weights: int
-    image: int
-    disk_headroom: int
-    ports: tuple[int, ...]
-    clock_tolerance: int
-    build: int = 0
-    pair: bool = False
-    doubts: Sequence[Finding] = ()
+# Bytes by which two Sparks of one kind may differ, by what their firmware keeps; those of 64 GB and
+# 128 GB differ by far more. And seconds: the surveys are taken one after the other.
+_UNLIKE_MEMORY, _UNLIKE_CLOCK = 2 * GIB, 10
 
 
 def findings(
@@ -54,7 +30,7 @@ def findings(
     """Return all findings about a Spark, errors first.
 
     Args:
-        now: the controller's clock when the survey was taken, seconds since the epoch.
+        now: this machine's clock when the survey was taken.
         worker: the other Spark, where this one is the head of a pair.
         second: the Spark's second replica: what it has of it, and what that requires.
     """
@@ -143,8 +119,7 @@ def _software(survey: Survey, wanted: Requirements, now: float) -> Iterator[Find
         )
     elif survey.systemd not in ("running", "starting"):
         yield error(
-            f"systemd is {survey.systemd}",
-            "The engine is a systemd unit: boot the Spark normally",
+            f"systemd is {survey.systemd}", "The engine is a systemd unit: boot the Spark normally"
         )
     skew = survey.clock - now
     direction = "ahead of" if skew > 0 else "behind"
@@ -209,6 +184,61 @@ def _ports(survey: Survey) -> list[Finding]:
     ]
 
 
+def differences(name_a: str, a: Survey, name_b: str, b: Survey) -> list[Finding]:
+    """Return the differences that matter, errors first.
+
+    What one Spark lacks is no difference: the findings of that Spark name it.
+    """
+    return sorted(_unlike(name_a, a, name_b, b), key=lambda finding: not finding.error)
+
+
+def _unlike(name_a: str, a: Survey, name_b: str, b: Survey) -> Iterator[Finding]:
+    docker, others = (each.docker or "" for each in (a, b))
+    rows = (
+        ("NVIDIA driver", a.driver or "", b.driver or "", True),
+        ("Docker", docker, others, _numbers(docker)[:1] != _numbers(others)[:1]),
+        ("kernel", a.kernel.release, b.kernel.release, False),
+    )
+    for what, one, other, is_error in rows:
+        if one and other and one != other:
+            older = name_a if _numbers(one) < _numbers(other) else name_b
+            remedy = f"Update DGX OS on {older} (DGX Dashboard, Update) and reboot it"
+            if what == "kernel" and (a.kernel.handover or b.kernel.handover):
+                # An update would bring the kernel that keeps memory to both.
+                remedy = "Boot one kernel on both that keeps no memory for kexec handover"
+            yield Finding(is_error, f"{what} {one} on {name_a}, {other} on {name_b}", remedy)
+    if abs(a.memory - b.memory) > _UNLIKE_MEMORY:
+        yield error(
+            f"{a.memory / GIB:.1f} GiB of memory on {name_a}, {b.memory / GIB:.1f} GiB on {name_b}",
+            "Half of the model must fit on each: put two Sparks of one size into the replica",
+        )
+    if abs(a.clock - b.clock) > _UNLIKE_CLOCK:
+        ahead, behind = (name_a, name_b) if a.clock > b.clock else (name_b, name_a)
+        yield warning(
+            f"the clock of {ahead} is {abs(a.clock - b.clock)} s ahead of that of {behind}",
+            "Correct the wrong clock (`sudo timedatectl set-ntp true`), so that their logs can "
+            "be compared",
+        )
+    if a.docker_driver and b.docker_driver and a.docker_driver != b.docker_driver:
+        # Docker's two stores give one image two ids: the copy would not be recognized.
+        yield error(
+            f"Docker stores images by {a.docker_driver} on {name_a}, "
+            f"by {b.docker_driver} on {name_b}",
+            "Give both the same `storage-driver` and `features` in /etc/docker/daemon.json: "
+            '`"features": {"containerd-snapshotter": true}` gives overlayfs, the default of '
+            "a new Docker 29. Images in the other store are then hidden, and downloaded again",
+        )
+    elif a.image and b.image and a.image != b.image:
+        yield error(
+            f"the engine's image is {a.image} on {name_a}, {b.image} on {name_b}",
+            f"Remove the one on {name_b} and run again: `sudo docker image rm --force {b.image}`",
+        )
+
+
 def _major(version: str) -> int:
     number = re.match(r"[0-9]{1,9}(?![0-9])", version)
     return int(number[0]) if number else 0
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d{1,9}", version)]

@@ -3,7 +3,6 @@
 import shlex
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from io import StringIO
-from types import MappingProxyType
 from typing import Any
 
 from pyinfra import host, logger
@@ -18,18 +17,17 @@ from sparkwright.common.placed import DAEMON_JSON, FIRST_USER, TOOLKIT_KEYRING, 
 from sparkwright.common.terminal import plain, plain_lines
 from sparkwright.declared.fleet.settings import AptRepository
 from sparkwright.machine.host.deploy import users
-from sparkwright.machine.host.facts import unit_state
+from sparkwright.machine.host.operations.files import unit_state
 from sparkwright.machine.host.operations.packages import install
-from sparkwright.machine.runtime.daemon_json import (
+from sparkwright.machine.runtime.runtime import (
+    ContainerRuntime,
+    GpuProof,
     has_nvidia_runtime,
     merged,
     new_record,
     proxies,
-    step,
-    waits,
+    refusal,
 )
-from sparkwright.machine.runtime.gpu_obstacles import refusal
-from sparkwright.machine.runtime.state import ContainerRuntime, GpuProof
 from sparkwright.plan.release.container import CONTAINER_OPTIONS
 from sparkwright.run.state import read
 from sparkwright.run.target import Target, target
@@ -48,13 +46,14 @@ exit 1"""
 
 def reads(own: Target) -> Iterator[Ask[Any]]:
     """Yield what these steps ask of a Spark."""
-    yield ask_runtime(own.root, own.settings.toolkit_repository)
+    yield _ask_runtime(own)
     yield GpuProof.ask(root=own.root)
 
 
-def ask_runtime(root: str, repository: AptRepository) -> Ask[ContainerRuntime]:
-    """Return the ask for the container runtime; apt may know the repository already."""
-    return ContainerRuntime.ask(root=root, repository=repository.url.split("/$(ARCH)")[0])
+def _ask_runtime(own: Target) -> Ask[ContainerRuntime]:
+    """Return the ask for the container runtime; apt may know the toolkit's repository already."""
+    repository = own.settings.toolkit_repository.url.split("/$(ARCH)")[0]
+    return ContainerRuntime.ask(root=own.root, repository=repository)
 
 
 @deploy("Container runtime")
@@ -63,45 +62,28 @@ def apply() -> None:
 
     `--data docker=restart` lets Docker end containers, for settings that take its start.
     """
-    own = target()
     # The GPU is tried as the user of an engine.
     users()
-    docker(
-        name="Docker with the NVIDIA runtime",
-        root=own.root,
-        repository=own.settings.toolkit_repository,
-        log_options=own.settings.docker_log_options,
-        restart=own.options.docker == "restart",
-        proxy=own.settings.proxy_variables,
-    )
-    gpu_in_container(name="GPU in a container", root=own.root, program=_PROOF.read_text("utf-8"))
+    docker(name="Docker with the NVIDIA runtime")
+    gpu_in_container(name="GPU in a container")
 
 
 @operation()
-def docker(
-    root: str,
-    repository: AptRepository,
-    log_options: Mapping[str, str],
-    restart: bool = False,
-    proxy: Mapping[str, str] = MappingProxyType({}),
-) -> Generator[PyinfraCommand]:
+def docker() -> Generator[PyinfraCommand]:
     """Run Docker with NVIDIA's runtime, bounded logs and the proxy; keep every other setting.
 
     The container toolkit is installed if it is missing; DGX OS ships one. A reload makes the
     runtime known. Log options and the proxy take effect only when Docker starts: while containers
     run, they wait for its next start. Engines use neither; a pull that fails meanwhile says so.
-
-    Args:
-        log_options: Docker's `log-opts` for containers that set none.
-        restart: Docker may be restarted, which ends containers.
-        proxy: the variables of the proxy by which Docker is to reach registries; empty for none.
     """
-    ask = ask_runtime(root, repository)
+    own, ask = target(), _ask_runtime(target())
+    proxy, log_options = own.settings.proxy_variables, dict(own.settings.docker_log_options)
+    restart = own.options.docker == "restart"
     state = read(host, ask)
     found = state.daemon_json
     service = unit_state("docker.service", [DAEMON_JSON])
     try:
-        wanted = merged(found, dict(log_options), proxies(proxy), state.proxies)
+        wanted = merged(found, log_options, proxies(proxy), state.proxies)
         registered = has_nvidia_runtime(found)
         # A runtime by an option of dockerd's own would contradict one in the file.
         registered = registered or ("nvidia" in state.runtimes and not service.outdated)
@@ -112,35 +94,40 @@ def docker(
         differs("NVIDIA container toolkit", "installed", "not installed")
     if wanted != found:
         by = f", and proxies by {proxy['http_proxy']}" if proxy else ""
-        differs(DAEMON_JSON, f"log-opts that hold {dict(log_options)}{by}", "others")
+        differs(DAEMON_JSON, f"log-opts that hold {log_options}{by}", "others")
     if not registered:
         differs(DAEMON_JSON, "a runtime nvidia", "none of that name")
-    is_running, is_old = service.active, service.outdated
-    unit_differs("docker.service", active=is_running, enabled=service.enabled, outdated=is_old)
+    unit_differs(
+        "docker.service", active=service.active, enabled=service.enabled, outdated=service.outdated
+    )
     late = wanted != found or service.outdated
     if service.active and late and state.containers and not restart:
-        notice(waits(state.containers))
+        notice(
+            f"Docker is not restarted, which would end {', '.join(state.containers)}. What it reads"
+            f" only at a start ({DAEMON_JSON}: the proxy, the bounds for logs of new containers) "
+            "comes into force with its next one, or now by --data docker=restart"
+        )
     record = new_record(found, wanted, state.proxies)
     changes = [
-        *(() if wanted == found and registered else [keep_previous(root)]),
-        *([_append(root, "docker-proxies", [record])] if record else ()),
+        *(() if wanted == found and registered else [keep_previous(own.root)]),
+        *([_append(own.root, "docker-proxies", [record])] if record else ()),
         *(() if wanted == found else _put_daemon_json(wanted)),
         *(() if registered else [StringCommand(_REGISTER)]),
         *(() if service.enabled else [StringCommand("systemctl enable --quiet docker.service")]),
     ]
     if not state.toolkit:
-        yield from _install_toolkit(repository, known=state.repository, proxy=proxy)
+        yield from _install_toolkit(known=state.repository or own.bundle is not None)
     yield from changes
     if changes or not state.toolkit:
         # A container may have been started meanwhile; it must not be ended.
         state = read(host, ask)
-    how = step(
-        active=is_running,
-        log_options=late,
-        runtime="nvidia" not in state.runtimes,
-        containers=state.containers,
-        wanted=restart,
-    )
+    if not service.active:
+        how = "start"
+    elif late and (restart or not state.containers):
+        how = "restart"
+    else:
+        # Runtimes take effect by a reload, log options and proxies only by a start.
+        how = "" if "nvidia" in state.runtimes else "reload"
     if how:
         yield StringCommand("dockerd --validate --config-file", DAEMON_JSON)
         yield StringCommand(f"systemctl {how} docker.service")
@@ -176,22 +163,22 @@ def keep_previous(root: str) -> StringCommand:
     )
 
 
-def _install_toolkit(
-    repository: AptRepository, *, known: bool, proxy: Mapping[str, str]
-) -> Generator[PyinfraCommand]:
+def _install_toolkit(*, known: bool) -> Generator[PyinfraCommand]:
     """Install the toolkit from its repository, which is added unless apt knows it already."""
-    known = known or target().bundle is not None
+    settings = target().settings
+    repository = settings.toolkit_repository
     if not known:
         text = f"Types: deb\nURIs: {repository.url}\nSuites: /\nSigned-By: {TOOLKIT_KEYRING}\n"
-        yield StringCommand(_trust_key(repository.key_url, repository.fingerprint, proxy))
+        yield StringCommand(_trust_key(repository, settings.proxy_variables))
         yield from files.put._inner(
             src=StringIO(text), dest=TOOLKIT_SOURCES, mode="644", create_remote_dir=False
         )
     yield install("nvidia-container-toolkit", new_source=not known)
 
 
-def _trust_key(url: str, fingerprint: str, proxy: Mapping[str, str]) -> str:
-    """Return a command that trusts the key at a URL if it has the expected fingerprint."""
+def _trust_key(repository: AptRepository, proxy: Mapping[str, str]) -> str:
+    """Return a command that trusts a repository's key if it has the expected fingerprint."""
+    url, fingerprint = repository.key_url, repository.fingerprint
     variables = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in proxy.items())
     return f"""
 {variables}new=$(mktemp) && export GNUPGHOME=$(mktemp -d) || exit 1
@@ -207,23 +194,21 @@ install -D --mode=644 "$new" {TOOLKIT_KEYRING}"""
 
 
 @operation()
-def gpu_in_container(root: str, program: str) -> Generator[PyinfraCommand]:
+def gpu_in_container() -> Generator[PyinfraCommand]:
     """Prove that a container gets the GPU, once for each driver, toolkit, Docker and kernel."""
+    root = target().root
     proof = read(host, GpuProof.ask(root=root))
     if proof.holds:
         host.noop("a container gets the GPU: proved with this driver, toolkit, Docker and kernel")
         return
-    differs("GPU in a container", f"proved with {_words(proof.now)}", _words(proof.proved))
-    yield FunctionCommand(_prove, (root, program), {})
+    now, proved = (", ".join(each[:-1]) or "not proved" for each in (proof.now, proof.proved))
+    differs("GPU in a container", f"proved with {now}", proved)
+    yield FunctionCommand(_prove, (root,), {})
 
 
-def _words(proved: tuple[str, ...]) -> str:
-    return ", ".join(proved[:-1]) or "not proved"
-
-
-def _prove(state: State, host: Host, root: str, program: str) -> bool:
+def _prove(state: State, host: Host, root: str) -> bool:
     command = StringCommand("python3 -", FIRST_USER, *map(QuoteString, CONTAINER_OPTIONS))
-    done, output = run_now(host, command, _stdin=program)
+    done, output = run_now(host, command, _stdin=_PROOF.read_text("utf-8"))
     if not done:
         host.log_styled(plain_lines(refusal(output.stderr)), fg="red", log_func=logger.error)
         return False

@@ -1,13 +1,22 @@
-"""The checks of the link between two Sparks."""
+"""The checks of the link between two Sparks, and the speed of its RDMA, by `ib_write_bw`."""
 
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from ipaddress import IPv4Address
 from types import MappingProxyType
 
 from sparkwright.common.errors import Finding, error
+from sparkwright.common.part import read_json
 from sparkwright.declared.fleet.fabric_plan import FabricPlan
-from sparkwright.network.fabric.cabling import Port
-from sparkwright.network.fabric.state import FabricState, Probe, Rdma, Reach
+from sparkwright.network.fabric.state import MEASURING, FabricState, Port, Probe, Rdma, Reach
+
+# One TCP port a twin, as in NVIDIA's guide.
+PORTS = (12000, 12001)
+STALE = (
+    "Reboot both Sparks; if that does not help, shut both down, unplug the power of both for 60 s "
+    "and leave the cable in"
+)
 
 # Only a Spark that hides the output of its own commands leaves out a twin.
 _NOT_REPORTED = error(
@@ -120,3 +129,42 @@ def _rdma(netdev: str, address: str, rdma: Rdma) -> Iterator[Finding]:
             f"{rdma.device} has no RoCE v2 GID for {address}",
             f"Look at `show_gids {rdma.device}`; set the interface down and up, or reboot",
         )
+
+
+def server_script(device: str, gid: int, port: int) -> str:
+    """Return the command that waits for a measurement by the other Spark, and fails without one."""
+    missed = f"echo 'the other Spark did not measure {device}: see its error' >&2; exit 1"
+    words = f"ib_write_bw -d {shlex.quote(device)} -i 1 -x {gid} -p {port} -F --report_gbits"
+    return f"timeout {MEASURING} {words} >/dev/null || {{ {missed}; }}"
+
+
+def record(plan: FabricPlan, own: FabricState, peer: FabricState, port: Port) -> dict[str, str]:
+    """Return the record of a link, by which another cable end, address or MTU is recognized."""
+    ends = [*plan.interfaces, *plan.peer_addresses, str(plan.mtu)]
+    ends += [state.netdevs[netdev].mac for state in (own, peer) for netdev in port]
+    return {"link": sha256(" ".join(ends).encode()).hexdigest()[:16]}
+
+
+def is_measured(state: FabricState, link: dict[str, str]) -> bool:
+    """Tell whether this very link was measured, and found fast enough."""
+    try:
+        found = read_json(state.record)
+    except ValueError:
+        return False
+    return isinstance(found, dict) and found.get("link") == link["link"]
+
+
+def bandwidth_findings(
+    plan: FabricPlan, port: Port, measured: Sequence[float | None]
+) -> list[Finding]:
+    """Return the faults that the measured Gb/s of each twin shows."""
+    found = []
+    for netdev, value in zip(port, measured, strict=True):
+        link = f"to {plan.peer} by {netdev}"
+        if value is None:
+            remedy = "Run it by hand (`ib_write_bw --help`), or look at `dmesg | grep mlx5`"
+            found.append(error(f"ib_write_bw {link} gave no result", remedy))
+        elif value < plan.bandwidth_minimum:
+            least = f"expected {plan.bandwidth_minimum:g} (fabric_bandwidth_minimum)"
+            found.append(error(f"RDMA {link} reaches {value:.1f} Gb/s, {least}", STALE))
+    return found

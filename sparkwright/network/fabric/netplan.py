@@ -63,7 +63,7 @@ def our_netdevs(state: FabricState) -> set[str]:
     """Return the interfaces that our own file sets now."""
     ours = next((file.text for file in state.netplan if file.path == NETPLAN), "")
     try:
-        return set(_definitions(ours, "ethernets"))
+        return set(_entries(_network(ours), "ethernets"))
     except PlanError:
         return set()
 
@@ -83,20 +83,21 @@ def _file_findings(
 ) -> Iterator[Finding]:
     """Check one file; one that concerns only twins is added to `away`."""
     try:
-        ethernets = _definitions(file.text, "ethernets")
+        network = _network(file.text)
     except PlanError as problem:
         reason = " ".join(str(problem).split())
         yield error(f"{file.path} is not YAML ({reason})", "Correct it, or move it away")
         return
-    how = {name: _match(name, value, macs) for name, value in ethernets.items()}
+    ethernets = _entries(network, "ethernets").items()
+    how = {name: _match(name, value, macs) for name, value in ethernets}
     named = [name for name, match in how.items() if match == "name"]
     named += [
         name
         for kind in ("bonds", "bridges")
-        for name, value in _definitions(file.text, kind).items()
+        for name, value in _entries(network, kind).items()
         if set(macs) & _names(value.get("interfaces"))
     ]
-    if named and set(named) == _all_names(file.text):
+    if named and set(named) == {name for kind in network for name in _entries(network, kind)}:
         away[file.path] = named
     elif named:
         yield error(
@@ -138,15 +139,9 @@ def _gives_way(definition: Mapping[str, Any]) -> bool:
     return priority.startswith("-") or str(options.get("connection.autoconnect")).lower() == "false"
 
 
-def _definitions(text: str, kind: str) -> dict[str, dict[str, Any]]:
+def _entries(network: Mapping[Any, Any], kind: str) -> dict[str, dict[str, Any]]:
     """Return the entries of one kind; netplan itself reports malformed ones."""
-    entries = _mapping(_network(text).get(kind))
-    return {str(name): _mapping(value) for name, value in entries.items()}
-
-
-def _all_names(text: str) -> set[str]:
-    """Return the names of the entries of all kinds."""
-    return {str(name) for entries in _network(text).values() for name in _mapping(entries)}
+    return {str(name): _mapping(value) for name, value in _mapping(network.get(kind)).items()}
 
 
 def _network(text: str) -> dict[Any, Any]:

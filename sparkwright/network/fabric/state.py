@@ -8,8 +8,8 @@ from sparkwright.common.part import Part
 
 # Seconds for which one side waits for the other, and for a measurement.
 MEASURING = 60
-
-
+# A port of the card: the names of its two interfaces, the twins.
+Port = tuple[str, str]
 # A packet of full size: by which twin, to which address, of how many bytes.
 Probe = tuple[str, str, int]
 
@@ -80,8 +80,6 @@ class FabricState(Part):
 
     Attributes:
         netdevs: Those of the requested interfaces that exist.
-        addresses: Of all interfaces.
-        rdma: By interface.
         tool: `ib_write_bw` is installed.
         record: Our record of the last measurement; "" = never measured.
         guarded: The firewall's rules are in force.

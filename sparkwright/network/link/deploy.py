@@ -1,7 +1,8 @@
-"""The deploy of the certificates by which the two Sparks of a pair authenticate each other."""
+"""Keys and certificates by which the two Sparks of a pair authenticate each other."""
 
+import shlex
 from collections.abc import Generator, Iterator
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from pyinfra import host
 from pyinfra.api import Host, StringCommand, deploy, operation
@@ -9,11 +10,29 @@ from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.common.files import ManagedFile
 from sparkwright.common.operations import differs, failing, spark_name
-from sparkwright.common.part import Ask
+from sparkwright.common.part import Ask, Part
+from sparkwright.common.paths import HOST_FILES
 from sparkwright.machine.host.operations.files import managed_files
-from sparkwright.network.link.identity import Identity, new_identity_script
 from sparkwright.run.state import read
 from sparkwright.run.target import Target, target
+
+_MAKE = HOST_FILES / "network" / "link" / "new-identity.sh"
+
+
+class Identity(Part):
+    """The key and certificate of a Spark, as found.
+
+    Attributes:
+        state: "unfit" means that key and certificate do not belong together, or that other users
+            may read the key.
+        detail: the unreadable file, and the reason.
+    """
+
+    part: ClassVar = "network.link"
+
+    state: Literal["absent", "unreadable", "unfit", "fit"]
+    detail: str = ""
+    certificate: str | None = None
 
 
 def reads(own: Target) -> Iterator[Ask[Any]]:
@@ -27,35 +46,44 @@ def apply() -> None:
     """Make a key on each Spark of a pair, and give its certificate to the other."""
     own = target()
     if other := own.peer:
-        identity(name="Key of this Spark", root=own.root, spark=own.spark)
-        pinned(name="Certificate of the other Spark", root=own.root, peer=other)
+        identity(name="Key of this Spark")
+        pinned(name="Certificate of the other Spark", peer=other)
 
 
 @operation()
-def identity(root: str, spark: str) -> Generator[StringCommand]:
+def identity() -> Generator[StringCommand]:
     """Make a key on the Spark, which never leaves it, and a certificate for it.
 
     A key without its certificate, or one that other users may read, is replaced; the other Spark
     then gets the new certificate.
     """
-    found = read(host, Identity.ask(root=root))
+    own = target()
+    found = read(host, Identity.ask(root=own.root))
     if found.state == "fit":
         host.noop("the Spark has a key and its certificate")
     elif found.state == "unreadable":
         yield failing(f"{found.detail}. Move it away; the next run makes a new one.")
     else:
-        differs(f"{root}/secrets/link.key", "a key with its certificate", found.state)
-        yield StringCommand(new_identity_script(root, spark))
+        differs(f"{own.root}/secrets/link.key", "a key with its certificate", found.state)
+        yield StringCommand(new_identity_script(own.root, own.spark))
+
+
+def new_identity_script(root: str, spark: str) -> str:
+    """Return the POSIX shell script that makes a new key and its certificate, on the Spark itself.
+
+    The Spark's name in the certificate is for people; only its content is trusted.
+    """
+    values = (f"root={shlex.quote(root)}", f"key={shlex.quote(root)}/secrets/link.key")
+    return f"{' '.join(values)} spark={shlex.quote(spark)}\n{_MAKE.read_text('utf-8')}"
 
 
 @operation()
-def pinned(root: str, peer: Host) -> Generator[PyinfraCommand]:
+def pinned(peer: Host) -> Generator[PyinfraCommand]:
     """Install the certificate of the other Spark, the only one that is accepted.
 
-    Args:
-        peer: the other Spark, on which `identity` has run, as both run each operation together.
+    The peer's `identity` has run, as both Sparks run each operation together.
     """
-    path = f"{root}/link/peer.crt"
+    root = target().root
     theirs = read(peer, Identity.ask(root=root))
     if theirs.certificate is None:
         problem = theirs.detail or f"its key is {theirs.state}"
@@ -65,4 +93,6 @@ def pinned(root: str, peer: Host) -> Generator[PyinfraCommand]:
             mended=theirs.state != "unreadable",
         )
         return
-    yield from managed_files._inner(entries=[ManagedFile(path, theirs.certificate)])
+    yield from managed_files._inner(
+        entries=[ManagedFile(f"{root}/link/peer.crt", theirs.certificate)]
+    )

@@ -44,7 +44,7 @@ _ENTRYPOINT, _START = "/bin/sh", ("-c", 'umask 0; exec vllm "$@"', "vllm")
 _ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"} | NO_REDIRECTS
 # With one Spark its processes meet on loopback: before 0.28 vLLM asks which address leads to the
 # internet (UniProcExecutor), and Gloo takes the Spark's address in /etc/hosts. A pair's are found
-# at a start (files/host/engine/fabric_env.py).
+# at a start (files/host/engine/container.py).
 _ALONE = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 
 # Seconds that a head waits for a step of its worker, whose loss vLLM learns of in no other way; 300

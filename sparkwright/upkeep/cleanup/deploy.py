@@ -12,7 +12,7 @@ from sparkwright.common.operations import failing, notice, spark_name
 from sparkwright.common.part import Part
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import removal_table
-from sparkwright.machine.runtime.daemon_json import proxies
+from sparkwright.machine.runtime.runtime import proxies
 from sparkwright.plan.release.container import MEDIA_NETWORK
 from sparkwright.plan.release.programs import program_command
 from sparkwright.run.ending import conclude

@@ -9,9 +9,8 @@ from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.common.command_line import next_line
 from sparkwright.common.operations import failing, notice, spark_name
-from sparkwright.engine.deploy import programs, settings
-from sparkwright.engine.operations.release import programs_and_release
-from sparkwright.engine.operations.serve import serve_again
+from sparkwright.engine.deploy import laid_down
+from sparkwright.engine.operations import serve_again
 from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
 from sparkwright.run.state import read_now
@@ -36,7 +35,7 @@ def apply() -> None:
             f"one of them: --limit {names[0]}, or --limit {names[1]}. Nothing was changed."
         )
     way_back(name="A way back", root=own.place, peer=own.peer)
-    programs_and_release(name="Programs of the switch", root=own.root, entries=programs(own.root))
+    laid_down(name="Programs of the switch")
     rollback(name="Serve the release before", own=own)
 
 
@@ -81,5 +80,4 @@ def rollback(own: Target, release: str | None = None) -> Generator[PyinfraComman
         )
     )
     notice(f"It goes back to {before}{stays}")
-    replica, asked = own.replica or own.spark, settings(None, own)
-    yield from serve_again(own.place, replica, before, asked, own.peer, history.current)
+    yield from serve_again(own, before, history.current)

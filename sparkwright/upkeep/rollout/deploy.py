@@ -11,8 +11,7 @@ from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.common.operations import failing
 from sparkwright.common.part import Part
-from sparkwright.engine.deploy import settings
-from sparkwright.engine.operations.serve import serving
+from sparkwright.engine.operations import serving, switch_settings
 from sparkwright.engine.switch import Outcome, is_beside
 from sparkwright.plan.release.release import Release
 from sparkwright.run.lease import hold_lease
@@ -37,7 +36,7 @@ def intend(answers: str) -> None:
     """Write down what each replica should serve, and whether that fits beside what runs now."""
     for own in seats():
         if served := own.release:
-            asked = settings(served, own)
+            asked = switch_settings(own, served)
             memory = read_now(host, asked.ask_memory(own.place, served.id))
             fits = not asked.others and is_beside(asked, memory)
             models = [*served.recipe.models]
@@ -71,7 +70,7 @@ def switched(
     """Serve the release, and measure it where that is asked for; write down the result."""
     outcome, speed = Outcome(), None
     try:
-        yield from serving._inner(release, settings(release, own), own.peer, outcome)
+        yield from serving._inner(release, switch_settings(own, release), own.peer, outcome)
         # What makes no tokens has no speed in tokens.
         if minimum_speed and outcome.served and own.is_head and release.recipe.answers == "chat":
             ask = Speed.ask(

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.network.link.identity import new_identity_script
-from tests.component.engine.sparks import NAMES, Spark, make_spark
+from sparkwright.network.link.deploy import new_identity_script
+from tests.component.engine.sparks import NAMES, Spark
 from tests.component.servers import free_port
 
 
 @pytest.fixture
 def spark(tmp_path: Path) -> Iterator[Spark]:
     """A Spark that serves alone."""
-    spark = make_spark(tmp_path, "spark-a", free_port())
+    spark = Spark(tmp_path / "spark-a", "spark-a", free_port())
     spark.prepare(0, ("spark-a",))
     yield spark
     _end(spark)
@@ -27,7 +27,7 @@ def spark(tmp_path: Path) -> Iterator[Spark]:
 def pair(tmp_path: Path) -> Iterator[tuple[Spark, Spark]]:
     """Head and worker."""
     port = free_port()
-    head, worker = (make_spark(tmp_path, name, port) for name in NAMES)
+    head, worker = (Spark(tmp_path / name, name, port) for name in NAMES)
     for rank, spark in enumerate((head, worker)):
         spark.prepare(rank, NAMES)
         identify(spark)

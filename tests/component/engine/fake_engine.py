@@ -1,8 +1,7 @@
 """fake_engine FOLDER STATE: an engine's HTTP side, as files in the folder STATE say.
 
-hang: requests wait until it is gone; broken: they fail, as often as is written there, or else
-until it is gone; empty: they have no numbers; moving: the counters move. STATE/asked holds a line
-for each question.
+hang: requests wait until it is gone; broken: they fail until then; empty: they have no numbers;
+moving: the counters move. STATE/asked holds a line for each question.
 """
 
 import json
@@ -16,9 +15,10 @@ from itertools import count
 from pathlib import Path
 
 
-class Handler(BaseHTTPRequestHandler):
-    """What vLLM answers, as far as a supervisor asks."""
+class Engine(BaseHTTPRequestHandler):
+    """What vLLM answers, as far as a supervisor asks, and as files say."""
 
+    state: Path
     steps = count(1)
 
     def do_GET(self) -> None:
@@ -47,42 +47,18 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(200, json.dumps({"usage": {"completion_tokens": question["max_tokens"]}}))
 
     def _is(self, name: str) -> bool:
-        raise NotImplementedError
+        return (self.state / name).exists()
 
     def _answer(self, status: int, body: str) -> None:
+        if self.path != "/health":
+            with (self.state / "asked").open("a") as asked:
+                asked.write("metrics\n" if self.path == "/metrics" else f"{status}\n")
         self.send_response(status)
         self.end_headers()
         self.wfile.write(body.encode())
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
-
-
-class Engine(Handler):
-    """An engine that behaves as files say."""
-
-    state: Path
-
-    def _is(self, name: str) -> bool:
-        file = self.state / name
-        try:
-            times = file.read_text()
-        except FileNotFoundError:
-            return False
-        if times == "1":
-            file.unlink()
-        elif times:
-            # In one step: another request must not find it empty.
-            new = file.with_suffix(".less")
-            new.write_text(str(int(times) - 1))
-            new.replace(file)
-        return True
-
-    def _answer(self, status: int, body: str) -> None:
-        if self.path != "/health":
-            with (self.state / "asked").open("a") as asked:
-                asked.write("metrics\n" if self.path == "/metrics" else f"{status}\n")
-        super()._answer(status, body)
 
 
 class Server(ThreadingHTTPServer):

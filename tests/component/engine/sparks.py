@@ -248,7 +248,3 @@ def lives(pid: int) -> bool:
     except OSError:
         return False
     return stat.rpartition(")")[2].split()[0] != "Z"
-
-
-def make_spark(folder: Path, name: str, link_port: int) -> Spark:
-    return Spark(folder / name, name, link_port)

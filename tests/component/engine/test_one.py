@@ -1,4 +1,4 @@
-"""The life of an engine on one Spark."""
+"""The life of an engine on one Spark, whether it completes, embeds or scores."""
 
 import os
 import signal
@@ -111,17 +111,6 @@ def test_a_hang_is_seen_and_killed(spark: Spark) -> None:
     assert not any(command.startswith("stop") for command in spark.docker)
 
 
-def test_completes_nothing_while_health_is_200(spark: Spark) -> None:
-    spark.start(**HANGS)
-    spark.wait_ready()
-    spark.set("hang")
-    assert spark.end() == 1
-    assert spark.status == (
-        f"engine ended: no token within {patience(0.1):g} s while its counters stand still, "
-        "3 times in a row"
-    )
-
-
 def test_a_busy_engine_lives_until_it_stands_still(spark: Spark) -> None:
     spark.start(**HANGS)
     spark.wait_ready()
@@ -130,8 +119,11 @@ def test_a_busy_engine_lives_until_it_stands_still(spark: Spark) -> None:
     looks = spark.asked.count("metrics")
     until(lambda: spark.asked.count("metrics") > looks + 3)
     spark.lives_on()
+    # /health is 200 all the while.
     spark.set("moving", False)
     assert spark.end() == 1
+    late = f"no token within {patience(0.1):g} s while its counters stand still"
+    assert spark.status == f"engine ended: {late}, 3 times in a row"
 
 
 def test_a_step_that_its_recipe_allows_ends_nothing(spark: Spark) -> None:
@@ -158,16 +150,6 @@ def test_errors_are_no_sign_of_work(spark: Spark) -> None:
     assert spark.end() == 1
     assert "gave status 500" in spark.status
     assert "EngineDeadError" in spark.status
-
-
-def test_two_failures_are_forgiven(spark: Spark) -> None:
-    spark.start(**ERRORS)
-    spark.wait_ready()
-    for round_ in (1, 2):
-        spark.set("broken", text="2")
-        until(lambda now=round_: spark.asked.count("500") == 2 * now)  # type: ignore[misc]
-        until(lambda: spark.asked[-1] == "200")
-    spark.lives_on()
 
 
 def test_a_full_disk_does_not_keep_it_from_serving(spark: Spark) -> None:
@@ -200,3 +182,32 @@ def test_hard_downs_within_an_hour(spark: Spark, downs: int) -> None:
     assert f"systemctl start vllm@{RELEASE}" in spark.log
     spark.start()
     spark.wait_ready()
+
+
+@pytest.fixture(params=["embeddings", "scores"])
+def pooling(spark: Spark, request: pytest.FixtureRequest) -> Spark:
+    """A Spark whose release says what its engine answers."""
+    spark.unit(answers=request.param)
+    return spark
+
+
+def test_an_answer_without_numbers_is_none(pooling: Spark) -> None:
+    pooling.set("empty")
+    pooling.start(**ERRORS)
+    until(lambda: pooling.asked.count("200") > 3)
+    assert "READY=1" not in pooling.notified
+    pooling.set("empty", False)
+    pooling.wait_ready()
+    answered = pooling.asked.count("200")
+    until(lambda: pooling.asked.count("200") > answered + 3)
+    pooling.set("empty")
+    assert pooling.end() == 1
+    assert "gave status 200: " in pooling.log
+    assert "3 times in a row" in pooling.log
+
+
+def test_what_nobody_knows_how_to_ask_for(pooling: Spark) -> None:
+    pooling.unit(answers="songs")
+    pooling.start()
+    assert pooling.end() == 2
+    assert "unit.json: KeyError('songs')" in pooling.status

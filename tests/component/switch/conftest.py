@@ -25,14 +25,14 @@ _PROGRAM = """
 import json, subprocess, sys
 from pathlib import Path
 from host.door import door
-from host.engine.switch import candidate, check, commit, course
+from host.engine.switch import candidate, course, units
 from tests.component.switch import systemctl
 state, changed = Path(sys.argv.pop(1)), json.loads(sys.argv.pop(1))
 for name, value in changed.items():
-    for module in (course, candidate, check):
+    for module in (course, candidate):
         if hasattr(module, name):
             setattr(module, name, value)
-commit.WANTS = state / "wants"
+units.WANTS = state / "wants"
 run = subprocess.run
 
 def asked(command, **options):

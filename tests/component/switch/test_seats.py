@@ -1,5 +1,6 @@
 """A Spark in two replicas: a switch of one leaves the engine of the other alone."""
 
+import fcntl
 import json
 from pathlib import Path
 
@@ -60,8 +61,6 @@ def test_a_switch_of_the_second_leaves_the_first(both: Spark) -> None:
     """It has its own link, history and lock, and none of the weights."""
     place = seated(both, NEW)
     with (both.root / "state/switch.lock").open("w") as lock:
-        import fcntl
-
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert both.switch() == 0
     assert both.running == [OLD, NEW]

@@ -2,11 +2,14 @@
 
 import json
 import signal
+import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.clock import patience
+from tests.component.servers import until
 from tests.component.switch.conftest import (
     BESIDE,
     BRIEF,
@@ -19,6 +22,8 @@ from tests.component.switch.conftest import (
     is_old,
 )
 from tests.component.switch.systemctl import READY
+from tests.makers.release import release
+from tests.programs import script
 
 
 def test_the_first_release(spark: Spark) -> None:
@@ -148,7 +153,10 @@ def test_told_to_stop_after_the_commit(served: Spark) -> None:
 @pytest.mark.parametrize("phase", ["draining", "starting", "trial"])
 @pytest.mark.parametrize("orders", [{}, BESIDE])
 def test_killed(served: Spark, orders: dict[str, bool], phase: str) -> None:
-    """What systemd runs then brings back the previous one, or finishes what is made."""
+    """What systemd runs then brings back the previous one, or finishes what is made.
+
+    After a power cut, that one boots.
+    """
     if phase == "draining":
         (served.state / f"busy-{OLD}").write_text("1")
     if phase == "starting":
@@ -157,8 +165,11 @@ def test_killed(served: Spark, orders: dict[str, bool], phase: str) -> None:
     served.wait_phase(phase)
     served.signal(signal.SIGKILL)
     served.end()
+    is_made = phase == "draining" and orders
+    assert served.boots == [NEW if is_made else OLD]
+    assert served.current == (NEW if is_made else OLD)
     served.start(orders=orders, word="back")
-    if phase == "draining" and orders:
+    if is_made:
         assert served.end() == 0
         assert served.running == served.boots == served.door == [NEW]
     else:
@@ -174,16 +185,6 @@ def test_the_word_after_an_orderly_end_changes_nothing(served: Spark) -> None:
     assert served.end() == 0
     assert served.log.acts() == []
     is_new(served)
-
-
-@pytest.mark.parametrize("orders", [{}, BESIDE])
-def test_a_power_cut_boots_the_previous_one(served: Spark, orders: dict[str, bool]) -> None:
-    served.start(orders={"trial": LONG} | orders)
-    served.wait_phase("trial")
-    served.signal(signal.SIGKILL)
-    served.end()
-    assert served.boots == [OLD]
-    assert served.current == OLD
 
 
 @pytest.mark.parametrize("how", ["fails", "never"])
@@ -263,3 +264,57 @@ def test_one_switch_at_a_time(served: Spark) -> None:
     assert served.end() == 0
     assert served.running == served.boots == [NEW]
     assert served.history == [OLD, NEW]
+
+
+def test_a_previous_one_that_did_not_run_is_left_as_it_was(served: Spark) -> None:
+    served.systemctl("stop", OLD)
+    served.behaves(NEW, "fails")
+    assert served.switch() == 1
+    assert served.running == []
+    assert served.boots == [OLD]
+    assert (served.report["previous"], served.report["restored"]) == (OLD, False)
+
+
+def test_a_release_that_boots_already_is_only_started(served: Spark) -> None:
+    assert served.switch() == 0
+    served.systemctl("stop", NEW)
+    assert served.switch(orders={"trial": LONG}) == 0
+    is_new(served)
+    assert served.history == [OLD, NEW]
+    served.systemctl("stop", NEW)
+    served.behaves(NEW, "fails")
+    assert served.switch() == 1
+    assert served.boots == [NEW]
+    assert served.report["previous"] is None
+
+
+def test_what_was_started_by_hand_is_stopped(served: Spark) -> None:
+    served.release(OTHER)
+    served.systemctl("start", OTHER)
+    until(lambda: served.active(OTHER))
+    assert served.switch() == 0
+    is_new(served)
+
+
+def test_of_three_that_boot_one_is_left(served: Spark) -> None:
+    """What somebody has enabled by hand would take the memory after a power cut."""
+    served.release(OTHER)
+    (served.state / f"wants/vllm@{OTHER}.service").symlink_to("/etc/vllm@.service")
+    assert served.switch() == 0
+    is_new(served)
+
+
+def test_a_release_says_which_image_it_takes_before_it_takes_it(tmp_path: Path) -> None:
+    """A switch runs this part of it alone."""
+    before, engine, _ = release().files["run"].partition("\nexec ")
+    assert engine
+    for said, status, output in (("echo sha256:1234", 0, "sha256:1234\n"), ("exit 1", 1, "")):
+        docker = tmp_path / "docker"
+        script(docker, f"#!/bin/sh\n{said}\n")
+        done = subprocess.run(
+            ["sh", "-c", f'{before}\nprintf "%s\\n" "$image"'],
+            env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+        )
+        assert (done.returncode, done.stdout) == (status, output)

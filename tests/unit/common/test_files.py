@@ -11,8 +11,7 @@ from pyinfra.api.config import config_defaults
 
 from sparkwright.common import placed
 from sparkwright.common.files import Directory, Entry, FileState, ManagedFile, Symlink, obstacle
-from sparkwright.machine.host.facts import path_states
-from sparkwright.machine.host.operations.files import managed_files
+from sparkwright.machine.host.operations.files import managed_files, path_states
 from tests.unit.driven import this_machine
 
 USER = getpass.getuser()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from host.engine import peer_link
-from host.engine.fabric_env import fabric_environment, netdevs
+from host.engine.container import fabric_environment, netdevs
 from sparkwright.common.ports import LINK_PORT
 from sparkwright.plan.release.command import FABRIC_ENVIRONMENT
 

@@ -1,4 +1,4 @@
-"""The state of the engines, and whether one serves as declared."""
+"""The state of the engines, whether one serves as declared, and how one starts."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 from host.state import engine_api, engines, machine
 from host.state import readers as host_readers
 from sparkwright.declared.recipe.questions import example, shortest
-from sparkwright.engine.state import EngineState, ask_release, problem
+from sparkwright.engine.state import EngineState, ask_release, phase, problem
 from sparkwright.engine.switch import MemoryState, SwitchState
 from sparkwright.upkeep.rollback.history import History
 from tests.makers.engine import NEW, SETTLED, state_of
@@ -214,3 +214,42 @@ def test_what_an_engine_answers_is_judged(answers: Any, path: str, good: str) ->
 def test_only_a_head_is_asked_for_an_answer() -> None:
     assert ask_release(NEW).arguments["path"] == "/v1/chat/completions"
     assert "path" not in ask_release(pair(1)).arguments
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("INFO 11-20 Starting to load model /models/tiny...", "loading weights"),
+        (
+            "Loading safetensors checkpoint shards:  44% Completed | 4/9 [00:41<00:50, 10.1s/it]",
+            "loading weights 44%",
+        ),
+        (
+            "Loading safetensors using Fastsafetensor loader:  24% Completed | 10/42 [00:00<00:02]",
+            "loading weights 24%",
+        ),
+        ("INFO 11-21 [gpu_model_runner.py:5274] Loading drafter model...", "loading the drafter"),
+        (
+            "INFO - autotuner.py:651 - flashinfer.jit: [Autotuner]: Autotuning process starts ...",
+            "trying FlashInfer's kernels",
+        ),
+        (
+            "INFO Model loading took 22.5 GiB memory and 98.1 seconds",
+            "weights loaded: 22.5 GiB memory and 98.1 seconds",
+        ),
+        ("Available KV cache memory: 68.2 GiB", "sizing the KV cache: 68.2 GiB"),
+        ("GPU KV cache size: 1,234,567 tokens", "sizing the KV cache: 1,234,567 tokens"),
+        ("Capturing CUDA graphs (decode, FULL):  63%|###", "capturing CUDA graphs 63%"),
+        ("INFO:     Application startup complete.", "ready"),
+        (
+            "waiting for spark-b at 192.0.2.2: no answer",
+            "waiting for spark-b at 192.0.2.2: no answer",
+        ),
+        ("something else", None),
+    ],
+)
+def test_what_a_log_says_of_a_start(line: str, text: str | None) -> None:
+    assert phase([line]) == text
+    # The latest counts.
+    before = ["Starting to load model x", "noise"]
+    assert phase([*before, line]) == (text or "loading weights")

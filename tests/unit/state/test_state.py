@@ -15,7 +15,7 @@ import pytest
 from host.state import docker, gpu, readers, state
 from host.state import placed as placed_part
 from sparkwright.common.part import Bounded, Part
-from sparkwright.machine.host.state import Placed, ask_placed, ask_release, asks_for
+from sparkwright.machine.host.state import Placed, ask_placed, ask_release_files, asks_for
 from sparkwright.plan.release.programs import spark_programs, state_program
 from sparkwright.run.state import RUN
 
@@ -121,7 +121,7 @@ def test_which_ask_is_for_which_path() -> None:
     asked = {ask.key: own for ask, own in asks_for("/r", paths).items()}
     assert asked == {
         ask_placed("/r").key: ["/r/bin/x", "/etc/docker/daemon.json"],
-        ask_release("/r", "a").key: ["/r/releases/a/run", "/r/releases/a/bin"],
+        ask_release_files("/r", "a").key: ["/r/releases/a/run", "/r/releases/a/bin"],
         Placed.ask(paths=["/x"]).key: ["/x"],
     }
 

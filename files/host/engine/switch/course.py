@@ -17,36 +17,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from host.common.boot import boot_id
 from host.common.command_line import words
 from host.common.log import log
 from host.common.seat import place
 from host.door.door import Door
 from host.door.haproxy import DoorError
-from host.engine.switch.candidate import MARGIN, Candidate
-from host.engine.switch.check import Refusal, check
-from host.engine.switch.commit import commit, disable, enabled, point, undo
-from host.engine.switch.report import Report
-from host.engine.switch.state import (
-    Turn,
-    find_previous,
-    fits_beside,
-    has_head,
-    laid_down,
-    load,
-    write,
-)
-from host.engine.switch.units import Unit, reset_failed, reset_failures, running, systemctl
+from host.engine.crash_guard import boot_id
+from host.engine.switch import state, units
+from host.engine.switch.candidate import MARGIN, Candidate, Refusal, check
 
 # Seconds between two looks at a unit or a number.
 LOOK = 0.5
 # Seconds beyond the drain after which a worker no longer waits for its head to stop its engine:
 # the head's own bounds for in-flight requests, and Docker's for the end of a container.
 HEAD = 600
-
-
-class StopRequest(Refusal):
-    """A request to stop this switch."""
 
 
 class Switch:
@@ -59,7 +43,7 @@ class Switch:
         self._stop_requested = False
         self._stoppable = True
         self._record = root / "state" / "switch.json"
-        self._report = Report(root / "jobs" / f"switch@{release}.json")
+        self._report = state.Report(root / "jobs" / f"switch@{release}.json")
         self._door: Door | None = None
 
     def run(self) -> int:
@@ -68,7 +52,7 @@ class Switch:
             signal.signal(number, self._request_stop)
         self._report.say("checking")
         try:
-            with Turn(self._root, self._wait_for_turn):
+            with state.turn(self._root, self._wait_for_turn):
                 self._switch()
         except (Refusal, OSError) as error:
             return self._failed(str(error))
@@ -81,14 +65,14 @@ class Switch:
 
     def back(self) -> int:
         """Take back what a program that was killed had begun; return the exit status."""
-        with Turn(self._root, lambda: time.sleep(LOOK)):
-            record = load(self._record)
+        with state.turn(self._root, lambda: time.sleep(LOOK)):
+            record = state.load(self._record)
             if record is None or record["release"] != self._new:
                 return 0
             self._report.take_up()
             self._take_orders()
             self._stoppable = False
-            if self._new in enabled(self._root):
+            if self._new in units.enabled(self._root):
                 # It was killed after the commit, or there was nothing to go back to.
                 self._finish()
                 return 0
@@ -98,28 +82,30 @@ class Switch:
 
     def _switch(self) -> None:
         self._take_orders()
-        systemctl("daemon-reload")
-        previous, ran = self._previous()
-        serves = previous is not None and Unit(previous).active
+        units.systemctl("daemon-reload")
+        boots, runs = units.enabled(self._root), units.running(self._root)
+        current, last = (self._root / "current").resolve().name, state.load(self._record) or {}
+        previous, ran = state.find_previous(self._new, boots, runs, current, last, boot_id())
+        serves = previous is not None and units.Unit(previous).active
         self._report.note(previous=previous, restored=serves)
         unit = check(self._root, self._new)
         pair = bool(unit["fabric"])
         candidate = Candidate(self._new, unit["start_timeout"], self._report, self._pause)
         beside = bool(
             (self._orders["beside"] and previous and ran)
-            and fits_beside(unit, laid_down(self._root, previous))
+            and state.fits_beside(unit, state.laid_down(self._root, previous))
         )
         # From here on something may have to be taken back.
         record = {"release": self._new, "previous": previous, "ran": ran, "boot": boot_id()}
-        write(self._record, record)
+        state.write(self._record, record)
         self._report.note(beside=beside)
         try:
-            for release in running(self._root):
+            for release in units.running(self._root):
                 if release not in (self._new, previous):
-                    systemctl("stop", f"vllm@{release}.service")
+                    units.systemctl("stop", f"vllm@{release}.service")
             if previous is None:
                 # It is what this Spark is about, even while it does not serve.
-                point(self._root, self._new)
+                units.point(self._root, self._new)
             if previous and ran and not beside:
                 self._stop_previous(previous, pair)
             candidate.start()
@@ -129,7 +115,7 @@ class Switch:
             self._report.open()
             if previous:
                 candidate.watch(self._orders["trial"])
-            commit(self._root, self._new, previous)
+            units.commit(self._root, self._new, previous)
         except Exception as error:
             self._stoppable = False
             self._return(previous, ran)
@@ -142,30 +128,24 @@ class Switch:
         self._finish()
 
     def _take_orders(self) -> None:
-        found = load(self._root / "manifests" / f"switch@{self._new}.json")
+        found = state.load(self._root / "manifests" / f"switch@{self._new}.json")
         if found is None:
             raise Refusal(f"there are no orders for {self._new}: run Sparkwright again")
         self._orders = found
         self._door = Door(self._root) if found["door"] else None
 
-    def _previous(self) -> tuple[str | None, bool]:
-        current = (self._root / "current").resolve().name
-        last = load(self._record) or {}
-        boots, runs = enabled(self._root), running(self._root)
-        return find_previous(self._new, boots, runs, current, last, boot_id())
-
     def _stop_previous(self, previous: str, pair: bool) -> None:
         """Stop it when what is in flight is answered, or has had its time."""
-        seconds = self._orders["drain"]
+        seconds, theirs = self._orders["drain"], state.laid_down(self._root, previous)
         if self._door:
             self._report.close()
             self._door.hold()
             self._wait_idle(previous, seconds)
-        elif pair and has_head(laid_down(self._root, previous)) and Unit(previous).active:
+        elif pair and state.has_head(theirs) and (life := units.Unit(previous)).active:
             # The head lets clients finish; its end is the end of this one's life.
             self._report.say("waiting", message="for the head to stop its engine")
-            invocation, deadline = Unit(previous).invocation, time.monotonic() + seconds + HEAD
-            while (now := Unit(previous)).active and now.invocation == invocation:
+            deadline = time.monotonic() + seconds + HEAD
+            while (now := units.Unit(previous)).active and now.invocation == life.invocation:
                 if time.monotonic() > deadline:
                     raise Refusal(f"the head has not stopped {previous}")
                 self._pause()
@@ -173,21 +153,21 @@ class Switch:
         self._report.say("stopping")
         self._report.note(restored=False)
         name = f"vllm@{previous}.service"
-        systemctl("stop", name)
+        units.systemctl("stop", name)
         # A worker's has ended with its head's: that is no failure for anybody to look into.
-        reset_failed(name)
+        units.reset_failed(name)
 
     def _finish(self) -> None:
         """Leave the new release as the only one that boots, runs, and is behind the door."""
-        for release in enabled(self._root):
+        for release in units.enabled(self._root):
             if release != self._new:
-                disable(release)
-        systemctl("daemon-reload")
-        for release in running(self._root):
+                units.disable(release)
+        units.systemctl("daemon-reload")
+        for release in units.running(self._root):
             if release != self._new:
                 self._report.say("stopping")
-                systemctl("stop", f"vllm@{release}.service")
-        reset_failures(self._root)
+                units.systemctl("stop", f"vllm@{release}.service")
+        units.reset_failures(self._root)
         if self._door:
             with suppress(DoorError, OSError):
                 for release in self._door.engines():
@@ -218,15 +198,15 @@ class Switch:
         """Have the previous release serve again; leave the new one off."""
         self._report.say("returning")
         if previous:
-            undo(self._new, previous)
-        systemctl("stop", "--no-block", f"vllm@{self._new}.service")
-        if previous and ran and Unit(previous).active:
+            units.undo(self._new, previous)
+        units.systemctl("stop", "--no-block", f"vllm@{self._new}.service")
+        if previous and ran and units.Unit(previous).active:
             # It never stopped: clients go back to it at once.
             self._welcome(previous)
             self._report.open()
             self._report.note(restored=True)
-        systemctl("stop", f"vllm@{self._new}.service")
-        if previous and ran and not Unit(previous).active:
+        units.systemctl("stop", f"vllm@{self._new}.service")
+        if previous and ran and not units.Unit(previous).active:
             self._report.note(restored=self._restart(previous))
         if self._door:
             with suppress(DoorError, OSError):
@@ -235,14 +215,14 @@ class Switch:
     def _restart(self, previous: str) -> bool:
         """Start the previous release; tell whether it serves again within its own budget."""
         name = f"vllm@{previous}.service"
-        seconds = laid_down(self._root, previous).get("start_timeout", 3600) + MARGIN
+        seconds = state.laid_down(self._root, previous).get("start_timeout", 3600) + MARGIN
         deadline = time.monotonic() + seconds
         self._report.close()
         # Until it is up, clients wait for it.
         self._welcome(previous)
-        reset_failed(name)
-        systemctl("start", "--no-block", name)
-        while not (now := Unit(previous)).active:
+        units.reset_failed(name)
+        units.systemctl("start", "--no-block", name)
+        while not (now := units.Unit(previous)).active:
             # systemd tries it some times by itself.
             if now.ended or time.monotonic() > deadline:
                 self._lost = f"{previous} does not serve again either: {now.why}"
@@ -261,7 +241,9 @@ class Switch:
             log(f"the door does not take {previous}: {error!r}")
 
     def _failed(self, reason: str) -> int:
-        self._report.failed(". ".join(filter(None, (reason, self._lost))))
+        said = ". ".join(filter(None, (reason, self._lost)))
+        self._report.say("failed", message=said)
+        log(said)
         return 1
 
     def _wait_for_turn(self) -> None:
@@ -272,7 +254,7 @@ class Switch:
         """Wait a moment; end the switch if a stop was requested, and it can still be reverted."""
         time.sleep(LOOK)
         if self._stop_requested and self._stoppable:
-            raise StopRequest("the switch was stopped")
+            raise Refusal("the switch was stopped")
 
 
 def command() -> NoReturn:

@@ -1,31 +1,28 @@
-"""The state of a switch in ROOT, whose turn it is, and the release to fall back to."""
+"""A switch in ROOT: its record and report, whose turn it is, and the release to fall back to."""
 
 import fcntl
 import json
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from host.common.atomic import replace
+from host.common.log import log
 
 
-class Turn:
-    """One switch at a time; `wait` is called until it is this one's turn."""
-
-    def __init__(self, root: Path, wait: Callable[[], None]) -> None:
-        self._path = root / "state" / "switch.lock"
-        self._wait = wait
-
-    def __enter__(self) -> None:
-        self._file = self._path.open("w", encoding="utf-8")
+@contextmanager
+def turn(root: Path, wait: Callable[[], None]) -> Iterator[None]:
+    """Make one switch at a time; `wait` is called until it is this one's turn."""
+    with (root / "state" / "switch.lock").open("w", encoding="utf-8") as file:
         while True:
             try:
-                return fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
             except BlockingIOError:
-                self._wait()
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
+                wait()
+        yield
 
 
 def laid_down(root: Path, release: str) -> dict[str, Any]:
@@ -47,6 +44,60 @@ def write(path: Path, content: object) -> None:
     replace(path, json.dumps(content) + "\n", durable=True)
 
 
+class Report:
+    """The progress of a switch, and its result: a file that a run follows, and the journal."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path
+        self._began = time.monotonic()
+        self._closed: float | None = None
+        self._said: dict[str, Any] = {
+            "phase": "checking",
+            "previous": None,
+            "beside": False,
+            "restored": None,
+            "began": int(time.time()),
+            "seconds": 0.0,
+            "gap": 0.0,
+        }
+
+    def take_up(self) -> None:
+        """Go on with the report of a program that was killed."""
+        self._said |= load(self._file) or {}
+
+    def say(self, phase: str, done: int = 0, total: int = 0, message: str = "") -> None:
+        """Report the phase, and how far it is."""
+        if phase != self._said["phase"]:
+            log(phase)
+        new = {"phase": phase, "done": done, "total": total, "message": message}
+        if new.items() <= self._said.items() and self._file.exists():
+            return
+        self._said |= new
+        self._write()
+
+    def note(self, **values: object) -> None:
+        """Report other values."""
+        self._said |= values
+        self._write()
+
+    def close(self) -> None:
+        """Note that no engine gets new requests from now on."""
+        if self._closed is None:
+            self._closed = time.monotonic()
+
+    def open(self) -> None:
+        """Note that requests are answered again."""
+        if self._closed is not None:
+            self._said["gap"] += round(time.monotonic() - self._closed, 1)
+            self._closed = None
+
+    def _write(self) -> None:
+        self._said["seconds"] = round(time.monotonic() - self._began, 1)
+        # A switch goes on, however full the disk is.
+        with suppress(OSError):
+            replace(self._file, json.dumps(self._said) + "\n")
+
+
 def find_previous(
     new: str,
     boots: Sequence[str],
@@ -60,11 +111,8 @@ def find_previous(
     Where none boots, what somebody has started by hand counts.
 
     Args:
-        new: the release that is to serve.
         boots, running: the releases that do.
-        current: the one that should serve.
         last: the record of a switch that did not come to its end; empty without one.
-        boot: names this boot.
     """
     if new in boots:
         return None, False

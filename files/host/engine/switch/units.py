@@ -1,10 +1,16 @@
-"""The engines' units, as systemd has them; and how it, or another program, is asked."""
+"""The engines' units: as systemd has them, and which release boots, is current, and has served."""
 
+import os
 import subprocess
+import time
 from pathlib import Path
 
+from host.common.atomic import sync_folder
 from host.common.log import log
 from host.common.seat import own
+
+WANTS = Path("/etc/systemd/system/multi-user.target.wants")
+UNIT = "/etc/systemd/system/vllm@.service"
 
 
 class Unit:
@@ -61,3 +67,64 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
     if done.returncode:
         log(f"{' '.join(command[:4])}: exit status {done.returncode}: {done.stderr.strip()}")
     return done
+
+
+def enabled(root: Path) -> list[str]:
+    """Return the releases of a seat whose engine boots."""
+    return own(root, sorted(release_of(path.name) for path in WANTS.glob("vllm@*.service")))
+
+
+def commit(root: Path, new: str, previous: str | None) -> None:
+    """Make the new release the one that boots."""
+    link, old = (_link(release) for release in (new, previous))
+    if not link.is_symlink():
+        WANTS.mkdir(exist_ok=True)
+        if not old.is_symlink():
+            old = WANTS / f".{link.name}"
+            old.unlink(missing_ok=True)
+            old.symlink_to(UNIT)
+        # One step: at no moment do both boot, or none.
+        old.rename(link)
+        sync_folder(WANTS)
+    try:
+        point(root, new)
+        _write_history(root, new, previous)
+    except OSError as error:
+        # It serves, and boots: the next run puts the rest right.
+        log(f"the switch is made, but not all of it is noted: {error}")
+
+
+def undo(new: str, previous: str) -> None:
+    """Make the previous release the one that boots, where the new one is already."""
+    if (link := _link(new)).is_symlink():
+        link.rename(_link(previous))
+
+
+def disable(release: str) -> None:
+    """Have a release no longer boot."""
+    _link(release).unlink()
+
+
+def point(root: Path, release: str) -> None:
+    """Make a release the current one."""
+    new = root / "current.new"
+    new.unlink(missing_ok=True)
+    new.symlink_to(f"releases/{release}")
+    new.replace(root / "current")
+
+
+def _write_history(root: Path, release: str, previous: str | None) -> None:
+    """Note who serves from now on; and who did, where that is not noted."""
+    path = root / "state" / "history"
+    lines = path.read_text("utf-8").split() if path.exists() else []
+    last = lines[-1] if lines else None
+    new = [previous] if previous and previous != last else []
+    new += [release] if new or last != release else []
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines(f"{int(time.time())} {each}\n" for each in new)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _link(release: str | None) -> Path:
+    return WANTS / f"vllm@{release}.service"

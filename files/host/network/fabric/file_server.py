@@ -142,14 +142,9 @@ class Request(BaseHTTPRequestHandler):
         self.end_headers()
 
 
-def main(root: Path, clients: list[str]) -> None:
-    """Serve until nobody asks any more."""
-    with FileServer(socket.socket(fileno=LISTENING), root, clients) as share:
+def command() -> None:
+    """Serves the clients that the command line names, until they ask no more."""
+    root, *clients = words(__doc__, "ROOT", rest="CLIENT")
+    with FileServer(socket.socket(fileno=LISTENING), Path(root), clients) as share:
         while not share.idle():
             share.handle_request()
-
-
-def command() -> None:
-    """Serves the clients that the command line names."""
-    root, *clients = words(__doc__, "ROOT", rest="CLIENT")
-    main(Path(root), clients)

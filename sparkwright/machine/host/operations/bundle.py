@@ -48,9 +48,7 @@ def architecture(host: Host) -> str:
 
 
 def send(
-    bundle: Bundle,
-    paths: Sequence[str],
-    needed: Callable[[Host], Collection[str]] | None = None,
+    bundle: Bundle, paths: Sequence[str], needed: Callable[[Host], Collection[str]] | None = None
 ) -> FunctionCommand:
     """Return the command that has files of a bundle in the Spark's folder `bundle`, as `bring`."""
 

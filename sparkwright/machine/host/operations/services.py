@@ -8,9 +8,10 @@ from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.common.files import Directory, Entry, ManagedFile
 from sparkwright.common.operations import differs, unit_differs
+from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import SYSTEMD, USERS, check
-from sparkwright.machine.host.facts import placed, unit_state
-from sparkwright.machine.host.operations.files import managed_files
+from sparkwright.common.render import unit_file
+from sparkwright.machine.host.operations.files import managed_files, placed, unit_state
 from sparkwright.machine.host.operations.packages import install
 from sparkwright.run.target import target
 
@@ -19,12 +20,15 @@ GPU_CLOCK = "gpu-clock.service"
 
 @operation()
 def service(
-    unit: str, entries: Sequence[Entry], package: str | None = None
+    unit: str, entries: Sequence[Entry], package: str | None = None, restart: bool = False
 ) -> Generator[PyinfraCommand]:
     """Enable and run a unit with these files; restart it when one of them is newer than its start.
 
-    So the next run finishes one that was interrupted between file and restart. Where the unit is
-    missing, its package is installed.
+    So the next run finishes one that was interrupted between file and restart.
+
+    Args:
+        package: is installed where the unit is missing.
+        restart: the unit is to start anew in any case.
     """
     files = [entry.path for entry in entries if not isinstance(entry, Directory)]
     state = unit_state(unit, files)
@@ -39,7 +43,7 @@ def service(
         yield install(package)
     if not state.enabled:
         yield StringCommand("systemctl enable --quiet", QuoteString(unit))
-    if changes or state.outdated:
+    if changes or state.outdated or restart:
         yield StringCommand("systemctl daemon-reload && systemctl restart", QuoteString(unit))
     elif not state.active:
         yield StringCommand("systemctl start", QuoteString(unit))
@@ -89,9 +93,11 @@ def engine_users() -> Generator[StringCommand]:
 
 
 @operation()
-def gpu_clock(unit: ManagedFile | None) -> Generator[PyinfraCommand]:
-    """Limit the GPU's clock, now and at every boot, by a unit; with None, remove our limit."""
-    if unit:
+def gpu_clock() -> Generator[PyinfraCommand]:
+    """Limit the GPU's clock, now and at every boot, by a unit; without a limit, remove ours."""
+    own = target()
+    if limit := own.settings.gpu_clock_max_mhz:
+        unit = unit_file(HOST_FILES / "machine" / GPU_CLOCK, root=own.root, megahertz=limit)
         yield from service._inner(unit=GPU_CLOCK, entries=[unit])
     elif unit_state(GPU_CLOCK).known:
         differs(GPU_CLOCK, "none: the GPU's clock has no limit", "one")

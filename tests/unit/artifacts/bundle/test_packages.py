@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sparkwright.artifacts.bundle.packages import download_packages
-from sparkwright.machine.host.packages import apt_sources
+from sparkwright.machine.host.operations.packages import apt_sources
 from tests.makers.shell import program
 
 # An archive of one package, as apt tells of it.

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sparkwright.declared.recipe.engine_log import at_level
-from sparkwright.engine.phases import phase
+from sparkwright.engine.state import phase
 from sparkwright.run.spark import SparkTarget
 from tests.makers.recipe import problems
 from tests.makers.release import lock, recipe, release

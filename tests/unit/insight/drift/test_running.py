@@ -15,7 +15,7 @@ from sparkwright.insight.drift.drift import (
     running_differences,
     spark_differences,
 )
-from sparkwright.machine.host.kernel import Kernel
+from sparkwright.machine.host.survey import Kernel
 from sparkwright.plan.release.command import Ranks, container_arguments, environment
 from tests.makers.gpu import gpu
 from tests.makers.models import changed

@@ -47,13 +47,11 @@ def test_differences(found, wanted, add, delete):
     assert differences(found, wanted, ("door", "fabric")) == (add, delete)
 
 
-def spark(**found):
-    """A fake host whose firewall is that of FOUND, but for some of it."""
-    return fake_host(state={"firewall": FOUND | found}, root="/r")
-
-
-def run(host, mode="auto", rules=DOOR):
-    return host.run(firewall, root="/r", mode=mode, purposes=("door", "fabric"), rules=rules)
+def run(mode, **found):
+    """Run it on a host whose firewall is that of FOUND, but for some of it; return the commands."""
+    host = fake_host(state={"firewall": FOUND | found}, root="/r", firewall=mode)
+    done = host.run(firewall, purposes=("door", "fabric"), rules=DOOR)
+    return done.did_error(), host.scripts()
 
 
 @pytest.mark.parametrize(
@@ -68,16 +66,14 @@ def run(host, mode="auto", rules=DOOR):
     ],
 )
 def test_what_a_run_refuses(mode, found, reason):
-    host = spark(**found)
-    assert run(host, mode).did_error()
-    assert reason in host.scripts()[-1]
-    assert not any(script.startswith("ufw ") for script in host.scripts())
+    failed, scripts = run(mode, **found)
+    assert failed
+    assert reason in scripts[-1]
+    assert not any(script.startswith("ufw ") for script in scripts)
 
 
 def test_ssh_comes_before_everything_else():
-    host = spark(active=False, at_boot=False, rules=[])
-    run(host, "on")
-    changes = host.scripts()
+    _, changes = run("on", active=False, at_boot=False, rules=[])
     assert [change.split(" comment ")[0] for change in changes[:3]] == [
         "ufw allow 22/tcp",
         "ufw allow 2222/tcp",
@@ -100,21 +96,13 @@ def test_what_a_spark_says_of_ssh_and_of_published_ports(monkeypatch):
     systemctl = "\n\n".join(
         ("ActiveState=inactive", "Listen=[::]:2222 (Stream)", "ActiveState=active")
     )
+    web, db = (
+        {"PrivatePort": own, "PublicPort": port, "Type": "tcp"}
+        for own, port in ((80, 8080), (5, 5))
+    )
     containers = [
-        {
-            "Names": ["/web"],
-            "Ports": [
-                {"IP": "0.0.0.0", "PrivatePort": 80, "PublicPort": 8080, "Type": "tcp"},
-                {"IP": "::", "PrivatePort": 80, "PublicPort": 8080, "Type": "tcp"},
-            ],
-        },
-        {
-            "Names": ["/db"],
-            "Ports": [
-                {"IP": "127.0.0.1", "PrivatePort": 5432, "PublicPort": 5432, "Type": "tcp"},
-                {"PrivatePort": 9000, "Type": "tcp"},
-            ],
-        },
+        {"Names": ["/web"], "Ports": [web | {"IP": "0.0.0.0"}, web | {"IP": "::"}]},
+        {"Names": ["/db"], "Ports": [db | {"IP": "127.0.0.1"}, {"PrivatePort": 9, "Type": "tcp"}]},
         {"Names": ["/quiet"], "Ports": []},
     ]
     sockets = [

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from pyinfra.api import HiddenValue, StringCommand
 
-from sparkwright.machine.host.operations.secrets import hub_token, secret_file
+from sparkwright.machine.host.operations.files import hub_token, secret_file
 from tests.unit.driven import fake_host, file_of, placed, this_machine
 
 TOKEN = "hf_" + "s3cret" * 5
-ROOT = "/r"
 
 
 def token_file(text: str) -> dict[str, Any]:
@@ -69,11 +68,9 @@ def test_what_fails_its_proof_leaves_the_previous_one(tmp_path: Path) -> None:
 
 def test_the_token_is_in_stdin_and_nowhere_else(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    spark = fake_host()
-    token = HiddenValue(f" {TOKEN}\r\n")
+    spark = fake_host(root="/r", hf_endpoint="http://hub.invalid")
     # Without a name, pyinfra prints the arguments: not even that tells it.
-    result = spark.run(hub_token, root=ROOT, endpoint="http://hub.invalid", token=token)
-    assert result.did_change()
+    assert spark.run(hub_token, token=HiddenValue(f" {TOKEN}\r\n")).did_change()
     assert [stdin for _, stdin in spark.commands if stdin] == [f"{TOKEN}\n"]
     assert not any(TOKEN in script for script in spark.scripts())
     assert TOKEN not in caplog.text
@@ -82,23 +79,19 @@ def test_the_token_is_in_stdin_and_nowhere_else(caplog: pytest.LogCaptureFixture
 
 
 def test_a_token_in_place_is_not_proved_again() -> None:
-    spark = fake_host(state=token_file(f"{TOKEN}\n"))
-    arguments = {"root": ROOT, "endpoint": "http://hub.invalid", "token": HiddenValue(TOKEN)}
-    assert not spark.run(hub_token, **arguments).did_change()
+    spark = fake_host(state=token_file(f"{TOKEN}\n"), root="/r")
+    assert not spark.run(hub_token, token=HiddenValue(TOKEN)).did_change()
     assert spark.commands == []
 
 
 def test_without_a_token_downloads_are_anonymous(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    spark = fake_host()
-    arguments = {"root": ROOT, "endpoint": "http://hub.invalid", "token": None}
-    assert not spark.run(hub_token, **arguments).did_change()
+    assert not fake_host(root="/r").run(hub_token, token=None).did_change()
     assert "downloads are anonymous, and limited in rate" in caplog.text
     caplog.clear()
-    spark = fake_host(state=token_file("x"))
-    assert not spark.run(hub_token, **arguments).did_change()
+    assert not fake_host(state=token_file("x"), root="/r").run(hub_token, token=None).did_change()
     assert "anonymous" not in caplog.text
-    # By `hf_token = "none"`.
-    assert spark.run(hub_token, **arguments, keep=False).did_change()
+    spark = fake_host(state=token_file("x"), root="/r", hf_token="none")
+    assert spark.run(hub_token, token=None).did_change()
     assert spark.scripts()[-1] == "rm -f /r/secrets/hf-token /r/secrets/hf-token.new"
     assert "downloads are anonymous" in caplog.text

@@ -97,8 +97,7 @@ def test_the_listeners_on_its_ports(
 
 
 @pytest.mark.parametrize(
-    ("status", "folder"),
-    [("extfs", "{}"), ("io.containerd.snapshotter.v1", "/var/lib/containerd")],
+    ("status", "folder"), [("extfs", "{}"), ("io.containerd.snapshotter.v1", "/var/lib/containerd")]
 )
 def test_the_disk_is_that_on_which_images_lie(
     tmp_path: Path,

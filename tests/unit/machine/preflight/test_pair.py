@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from sparkwright.common.hardware import GIB
-from sparkwright.machine.preflight.deploy import Needs, preflight
-from sparkwright.machine.preflight.pair import differences
+from sparkwright.machine.preflight.deploy import preflight
+from sparkwright.machine.preflight.preflight import differences
 from tests.makers.models import changed
 from tests.makers.preflight import FIT, IMAGE, NOW, SPARK, WANTED
 from tests.unit.driven import Driven, fake_host
@@ -53,10 +53,7 @@ def test_each_difference(change, found, remedy, error):
     assert remedy in finding.remedy
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"driver": None}, {"docker": None, "docker_driver": None}],
-)
+@pytest.mark.parametrize("change", [{"driver": None}, {"docker": None, "docker_driver": None}])
 def test_what_one_lacks_is_said_of_that_one_alone(change):
     assert differences("a", FIT, "b", changed(FIT, **change)) == []
     assert differences("a", changed(FIT, **change), "b", FIT) == []
@@ -82,7 +79,7 @@ def _spark(name: str, driver: str = "580.126.09") -> Driven:
 @pytest.mark.parametrize(("driver", "fit"), [("580.126.09", True), ("580.95.05", False)])
 def test_the_head_names_both_sparks(driver: str, fit: bool):
     head = _spark("spark-a")
-    arguments = {"root": "/r", "needs": [Needs(changed(WANTED, pair=True))]}
+    arguments = {"wanted": [changed(WANTED, pair=True)]}
     with _spark("spark-b", driver).current() as worker:
         assert head.predicts_change(preflight, **arguments, worker=worker) is not fit
         result = head.run(preflight, **arguments, worker=worker)
@@ -92,7 +89,7 @@ def test_the_head_names_both_sparks(driver: str, fit: bool):
 
 
 def test_the_worker_speaks_for_itself_alone():
-    arguments = {"root": "/r", "needs": [Needs(changed(WANTED, pair=True))]}
+    arguments = {"wanted": [changed(WANTED, pair=True)]}
     worker = _spark("spark-b", "580.95.05")
     assert worker.run(preflight, **arguments).did_succeed()
     assert (worker.asked[0], worker.commands) == (["machine"], [])

@@ -9,9 +9,9 @@ from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.machine.host.survey import Listener, Survey
 from sparkwright.machine.preflight import deploy
-from sparkwright.machine.preflight.deploy import Needs, preflight
+from sparkwright.machine.preflight.deploy import preflight
 from sparkwright.machine.preflight.preflight import findings
-from sparkwright.machine.preflight.summary import Intent, summary
+from sparkwright.machine.preflight.requirements import Intent, summary
 from sparkwright.plan.memory.known_checkpoints import nominal_load
 from sparkwright.plan.memory.plan import plan_memory
 from tests.makers.models import changed
@@ -97,32 +97,28 @@ class TestClasses:
         assert "DGX OS" not in card.remedy
 
 
-class TestDriverWords:
-    @pytest.mark.parametrize(
-        ("said", "found", "remedy"),
-        [
-            (
-                "Failed to initialize NVML: Driver/library version mismatch",
-                "The NVIDIA driver was updated",
-                "Reboot",
-            ),
-            (
-                "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.",
-                "The NVIDIA driver is not loaded",
-                "modprobe nvidia",
-            ),
-        ],
-    )
-    def test_an_update_is_no_remedy_for_an_update(self, said: str, found: str, remedy: str):
-        seen = survey(gpu=None, driver=None, gpu_said=said)
-        (finding,) = findings(seen, WANTED, NOW)
-        assert found in finding.found
-        assert remedy in finding.remedy
-        assert "Update DGX OS" not in finding.remedy
-
-    def test_other_words_are_shown(self):
-        seen = survey(gpu=None, driver=None, gpu_said="Oh no")
-        assert "nvidia-smi shows no GPU: Oh no" in findings(seen, WANTED, NOW)[0].found
+@pytest.mark.parametrize(
+    ("said", "found", "remedy"),
+    [
+        (
+            "Failed to initialize NVML: Driver/library version mismatch",
+            "The NVIDIA driver was updated",
+            "Reboot",
+        ),
+        (
+            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.",
+            "The NVIDIA driver is not loaded",
+            "modprobe nvidia",
+        ),
+        ("Oh no", "nvidia-smi shows no GPU: Oh no", "Update DGX OS"),
+    ],
+)
+def test_what_nvidia_smi_says_decides_on_the_remedy(said: str, found: str, remedy: str):
+    (finding,) = findings(survey(gpu=None, driver=None, gpu_said=said), WANTED, NOW)
+    assert found in finding.found
+    assert remedy in finding.remedy
+    # An update is no remedy for an update.
+    assert ("Update DGX OS" in finding.remedy) is (said == "Oh no")
 
 
 class TestDisk:
@@ -142,31 +138,24 @@ class TestDisk:
         assert findings(survey, WANTED, NOW) == []
 
     @pytest.mark.parametrize(
-        ("own", "workers", "need"),
+        ("own", "worker", "need"),
         [
             # 22 GiB of weights, 31 of image, and 22 as which it moves to the worker.
-            pytest.param(None, None, 97, id="head of two clean Sparks"),
-            pytest.param(IMAGE, None, 66, id="head, clean worker"),
-            pytest.param(None, IMAGE, 53, id="head, the worker has the image"),
-            pytest.param(IMAGE, IMAGE, 22, id="head, both have it"),
+            pytest.param(None, FIT, 97, id="head of two clean Sparks"),
+            pytest.param(IMAGE, FIT, 66, id="head, clean worker"),
+            pytest.param(None, changed(FIT, image=IMAGE), 53, id="head, the worker has the image"),
+            pytest.param(IMAGE, changed(FIT, image=IMAGE), 22, id="head, both have it"),
+            pytest.param(None, None, 97, id="clean worker"),
+            pytest.param(IMAGE, None, 22, id="worker, it has the image"),
         ],
     )
-    def test_the_head_holds_what_moves_to_the_worker(self, own, workers, need):
-        wanted, worker = changed(WANTED, pair=True), changed(FIT, image=workers)
-        need = (need + 20) * GIB
+    def test_an_image_that_moves_is_on_both(self, own, worker, need):
+        wanted, need = changed(WANTED, pair=True), (need + 20) * GIB
         fits = changed(FIT, image=own, root_free=need, docker_free=need)
         assert findings(fits, wanted, NOW, worker) == []
         short = changed(fits, root_free=need - GIB, docker_free=need - GIB)
         (finding,) = findings(short, wanted, NOW, worker)
         assert "GiB free on /dev/nvme0n1p2" in finding.found
-
-    @pytest.mark.parametrize(("own", "need"), [(None, 97), (IMAGE, 22)])
-    def test_the_worker_holds_it_where_it_lacks_the_image(self, own, need):
-        wanted, need = changed(WANTED, pair=True), (need + 20) * GIB
-        fits = changed(FIT, image=own, root_free=need, docker_free=need)
-        assert findings(fits, wanted, NOW) == []
-        short = changed(fits, root_free=need - GIB, docker_free=need - GIB)
-        assert len(findings(short, wanted, NOW)) == 1
 
 
 DOUBTFUL = "qwen3.5-35b-fp8-community"
@@ -210,23 +199,13 @@ def test_the_sum_of_two_engines_has_to_fit(share: float, fit: bool):
     """Each is told what it may take, and which replica is meant."""
     spark = fake_host(state={"machine": SPARK | {"clock": int(time.time())}}, spark="spark-a")
     recipe = load_recipe("qwen3.6-35b-nvidia").for_sparks(1)
-    loads = [
-        nominal_load(
-            recipe.model_copy(
-                update={
-                    "args": recipe.args
-                    | {"gpu-memory-utilization": each, "max-num-seqs": 16, "max-model-len": 8192}
-                }
-            ),
-            1,
-        )
-        for each in (share, 0.4)
-    ]
-    needs = [
-        Needs(WANTED, load=load, intent=Intent(name, "r", "r-1", 8000, ("r",)))
-        for name, load in zip(("chat", "embed"), loads, strict=True)
-    ]
-    result = spark.run(preflight, root="/r", needs=needs)
+    args = recipe.args | {"max-num-seqs": 16, "max-model-len": 8192}
+    needs = []
+    for name, part in (("chat", share), ("embed", 0.4)):
+        sized = recipe.model_copy(update={"args": args | {"gpu-memory-utilization": part}})
+        intent = Intent(name, "r", "r-1", 8000, ("r",))
+        needs.append(changed(WANTED, load=nominal_load(sized, 1), intent=intent))
+    result = spark.run(preflight, wanted=needs)
     assert result.did_succeed() is fit
     if not fit:
         said = spark.scripts()[-1]

@@ -6,8 +6,7 @@ import pytest
 import yaml
 
 from sparkwright.declared.fleet.fabric_plan import arp_settings, fabric_plan, netplan_text
-from sparkwright.network.fabric.cabling import common_port, switched_off
-from sparkwright.network.fabric.check import fabric_findings, is_in_force
+from sparkwright.network.fabric.check import common_port, fabric_findings, is_in_force, switched_off
 from sparkwright.network.fabric.state import Route
 from tests.makers.fabric import (
     GB10,
@@ -128,28 +127,22 @@ def test_the_fabric_is_in_force_when_file_addresses_mtu_and_link_are_right():
         changed(own, netplan=(changed(own.netplan[0], mode="root:644"),)),
         changed(own, netdevs=own.netdevs | {B: changed(twin, mtu=1500)}),
         changed(own, netdevs=own.netdevs | {B: changed(twin, carrier=False)}),
+        gone := changed(own, netdevs={}),
     ):
         assert not is_in_force(PLAN, PORT_0, other)
+    # DGX OS takes the card off the bus when the cable is pulled out; our file stays.
+    assert "until it clicks" in found(gone)[0]
 
 
 def test_our_own_addresses_in_the_port_of_before_are_not_foreign():
-    moved = set_up(PORT_1)
-    told = found(moved)
-    assert told == []
-    assert common_port(GB10, moved, spark(2)) == PORT_0
+    assert found(set_up(PORT_1)) == []
+    assert common_port(GB10, set_up(PORT_1), spark(2)) == PORT_0
 
 
 def test_a_second_cable_does_not_move_a_fabric_that_is_set_up():
     both = dict.fromkeys(PORT_0 + PORT_1, UP)
     pair = [changed(spark(number, **both), netplan=set_up(PORT_1).netplan) for number in (1, 2)]
     assert common_port(GB10, *pair) == PORT_1
-
-
-def test_interfaces_that_have_gone_are_not_in_force():
-    """DGX OS takes the card off the bus when the cable is pulled out; our file stays."""
-    gone = changed(set_up(PORT_0), netdevs={})
-    assert not is_in_force(PLAN, PORT_0, gone)
-    assert "until it clicks" in found(gone)[0]
 
 
 def test_each_twin_answers_for_its_own_address_only():

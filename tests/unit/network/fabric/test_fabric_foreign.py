@@ -22,17 +22,11 @@ from tests.makers.models import changed
             f"sets {B}: netplan would merge that with the fabric's file. Take {B} out of it",
         ),
         (f"network: {{ethernets: {{x: {{match: {{name: {A}}}}}}}}}", "sets x"),
-        (
-            "network: {ethernets: {x: {match: {macaddress: '4C:BB:47:00:01:00'}}}}",
-            "sets x",
-        ),
+        ("network: {ethernets: {x: {match: {macaddress: '4C:BB:47:00:01:00'}}}}", "sets x"),
         (f"network: {{bonds: {{bond0: {{interfaces: [{A}, {B}]}}}}}}", "sets bond0"),
         # As NetworkManager on Ubuntu writes a change to an entry of another file.
         (f"network: {{ethernets: {{{A}: {{match: {{}}, mtu: 1500}}}}}}", f"sets {A}: that would"),
-        (
-            f"network: {{ethernets: {{{A}: {{}}}}, wifis: {{wlP9s9: {{}}}}}}",
-            f"Take {A} out of it",
-        ),
+        (f"network: {{ethernets: {{{A}: {{}}}}, wifis: {{wlP9s9: {{}}}}}}", f"Take {A} out of it"),
         ("network: [", "is not YAML"),
     ],
 )

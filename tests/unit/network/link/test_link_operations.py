@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparkwright.network.link.deploy import identity, pinned
-from tests.unit.driven import fake_host, this_machine
+from tests.unit.driven import Driven, fake_host, this_machine
 
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 FIT = {"state": "fit", "certificate": CERTIFICATE}
@@ -24,24 +24,27 @@ def root(tmp_path: Path) -> Path:
 
 def test_a_key_is_made_once(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    arguments = {"root": str(root), "spark": "spark-a"}
-    assert this_machine().predicts_change(identity, **arguments)
-    assert this_machine().run(identity, **arguments).did_change()
+
+    def machine() -> Driven:
+        return this_machine(root=str(root), spark="spark-a")
+
+    assert machine().predicts_change(identity)
+    assert machine().run(identity).did_change()
     key = (root / "secrets/link.key").read_text()
-    spark = this_machine()
-    assert not spark.run(identity, **arguments).did_change()
+    spark = machine()
+    assert not spark.run(identity).did_change()
     assert len(spark.commands) == 1
     assert (root / "secrets/link.key").read_text() == key
     assert key.splitlines()[1] not in caplog.text
     (root / "link/own.crt").unlink()
-    assert this_machine().run(identity, **arguments).did_change()
+    assert machine().run(identity).did_change()
     assert (root / "secrets/link.key").read_text() != key
 
 
 def test_what_cannot_be_read_is_not_replaced(root: Path) -> None:
     (root / "link/own.crt").mkdir()
     (root / "secrets/link.key").write_text("mine")
-    result = this_machine().run(identity, root=str(root), spark="spark-a")
+    result = this_machine(root=str(root), spark="spark-a").run(identity)
     assert result.did_error()
     assert f"{root}/link/own.crt: Is a directory. Move it away" in result.stderr
     assert (root / "secrets/link.key").read_text() == "mine"
@@ -50,17 +53,15 @@ def test_what_cannot_be_read_is_not_replaced(root: Path) -> None:
 @needs_root
 def test_the_certificate_of_the_other_is_pinned(root: Path) -> None:
     with fake_host(state={"network.link": FIT}, spark="spark-b").current() as peer:
-        arguments = {"root": str(root), "peer": peer}
-        assert this_machine(root=str(root)).predicts_change(pinned, **arguments)
-        assert this_machine(root=str(root)).run(pinned, **arguments).did_change()
+        assert this_machine(root=str(root)).predicts_change(pinned, peer=peer)
+        assert this_machine(root=str(root)).run(pinned, peer=peer).did_change()
         assert (root / "link/peer.crt").read_text() == CERTIFICATE
-        assert not this_machine(root=str(root)).predicts_change(pinned, **arguments)
         spark = this_machine(root=str(root))
-        assert not spark.run(pinned, **arguments).did_change()
+        assert not spark.run(pinned, peer=peer).did_change()
         assert len(spark.commands) == 1
     newer = FIT | {"certificate": CERTIFICATE.replace("MIIB", "MIIC")}
     with fake_host(state={"network.link": newer}, spark="spark-b").current() as peer:
-        assert this_machine(root=str(root)).run(pinned, root=str(root), peer=peer).did_change()
+        assert this_machine(root=str(root)).run(pinned, peer=peer).did_change()
     assert "MIIC" in (root / "link/peer.crt").read_text()
 
 
@@ -77,6 +78,6 @@ def test_without_one_a_dry_run_sees_a_change_and_a_run_fails(
 ) -> None:
     spark = fake_host(spark="spark-a")
     with fake_host(state={"network.link": said}, spark="spark-b").current() as peer:
-        assert spark.predicts_change(pinned, root="/r", peer=peer)
-        assert spark.run(pinned, root="/r", peer=peer).did_error()
+        assert spark.predicts_change(pinned, peer=peer)
+        assert spark.run(pinned, peer=peer).did_error()
     assert f"spark-b shows no certificate: {problem}" in spark.scripts()[-1]

@@ -7,7 +7,7 @@ import pytest
 
 from sparkwright.common.hardware import GIB
 from sparkwright.declared.recipe.loader import load_recipe
-from sparkwright.machine.preflight.deploy import Needs, preflight
+from sparkwright.machine.preflight.deploy import preflight
 from sparkwright.plan.memory.check import LEAST
 from sparkwright.plan.memory.check import WANTED as WANTED_FREE
 from sparkwright.plan.memory.flags import flags
@@ -152,9 +152,8 @@ def test_the_preflight_refuses_what_does_not_fit(share: float, fits: bool):
     changed = recipe.model_copy(update={"args": recipe.args | {"gpu-memory-utilization": share}})
     spark = fake_host(state={"machine": SPARK}, spark="spark1")
     # The clock of the captured survey is years behind.
-    wanted = replace(WANTED, clock_tolerance=10**10)
-    needs = [Needs(wanted, load=nominal_load(changed, 1))]
-    done = spark.run(preflight, root="/opt/qwen36", needs=needs)
+    wanted = replace(WANTED, clock_tolerance=10**10, load=nominal_load(changed, 1))
+    done = spark.run(preflight, wanted=[wanted])
     assert done.did_succeed() is fits
     refused = [text for text in spark.scripts() if "at most 0.86" in text]
     assert bool(refused) is not fits

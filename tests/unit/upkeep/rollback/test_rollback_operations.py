@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from sparkwright.engine.operations import serve
+from sparkwright.engine import operations as serve
 from sparkwright.upkeep.rollback import deploy
 from sparkwright.upkeep.rollback.deploy import rollback, way_back
 from tests.makers.engine import SETTINGS, SETTLED, changes, spark
@@ -18,7 +18,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The last lines of a run."""
     lines: list[str] = []
     monkeypatch.setattr(serve, "conclude", lambda name, text: lines.append(f"{name}{text}"))
-    monkeypatch.setattr(deploy, "settings", lambda release, own: SETTINGS)
+    monkeypatch.setattr(serve, "switch_settings", lambda own: SETTINGS)
     return lines
 
 

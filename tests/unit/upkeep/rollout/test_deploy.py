@@ -16,7 +16,7 @@ OWN = SimpleNamespace(replica="chat", rank=0, is_head=True, peer=None, place="/o
 
 @pytest.fixture(autouse=True)
 def known_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deploy, "settings", lambda release, own: SETTINGS)
+    monkeypatch.setattr(deploy, "switch_settings", lambda own, release: SETTINGS)
 
 
 def switched(driven: Driven, file: Path, least: float | None = None) -> tuple[Any, dict[str, Any]]:

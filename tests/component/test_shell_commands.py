@@ -1,13 +1,15 @@
-"""What Docker's settings were before our first change, kept by a shell of this machine."""
+"""Commands of operations, by a shell of this machine: what they keep, and what they delete."""
 
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from sparkwright.engine.deploy import superseded_script
 from sparkwright.machine.runtime import deploy as runtime
 from sparkwright.machine.runtime.deploy import keep_previous
 from tests.component.servers import fill, small_disk
+from tests.programs import script
 
 
 def keep(root: Path) -> int:
@@ -42,3 +44,23 @@ def test_a_full_disk_keeps_no_half(tmp_path: Path, settings: Path) -> None:
         fill(disk)
         assert keep(disk) != 0
         assert not (disk / "backups/daemon.json").exists()
+
+
+def test_superseded_programs_go_once_systemd_knows_the_new_units(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "bin").mkdir(parents=True)
+    for name in ("old", "new"):
+        (root / f"bin/sparkwright-host-{name}").touch()
+    (root / "bin/sparkwright-host").symlink_to("sparkwright-host-new")
+    systemctl = tmp_path / "tools/systemctl"
+    systemctl.parent.mkdir()
+    script(systemctl, f"#!/bin/sh\necho $* $(ls {root}/bin) > {tmp_path}/asked\n")
+    path = f"{systemctl.parent}:/usr/bin:/bin"
+    subprocess.run(["sh", "-c", superseded_script(str(root))], check=True, env={"PATH": path})
+    asked = (tmp_path / "asked").read_text().split()
+    assert asked[0] == "daemon-reload"
+    assert "sparkwright-host-old" in asked
+    assert {each.name for each in (root / "bin").iterdir()} == {
+        "sparkwright-host",
+        "sparkwright-host-new",
+    }

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Generator, Sequence
-from dataclasses import replace
 
 from gevent import GreenletExit
 from pyinfra import host, logger
@@ -12,15 +11,15 @@ from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.artifacts.jobs.operations import LOST, put_manifest, start
 from sparkwright.common.operations import differs, failing, run_now, spark_name
+from sparkwright.common.placed import Place
 from sparkwright.common.startup import start_line
 from sparkwright.common.terminal import plain
-from sparkwright.engine.phases import phase
 from sparkwright.engine.state import (
     SHARE,
     EngineState,
-    ask_engines,
     ask_release,
     engine_differences,
+    phase,
     problem,
 )
 from sparkwright.engine.switch import (
@@ -34,9 +33,11 @@ from sparkwright.engine.switch import (
     progress_line,
 )
 from sparkwright.plan.causes.log_causes import hint
+from sparkwright.plan.memory.plan import load_of
 from sparkwright.plan.release.release import Release
 from sparkwright.run.ending import conclude
 from sparkwright.run.state import read, read_now
+from sparkwright.run.target import Target
 
 # A start takes minutes: this often is soon enough to see, and seldom enough to cost nothing.
 POLL_SECONDS = 2
@@ -51,13 +52,25 @@ _DISABLE = "systemctl disable --quiet --now"
 _last: dict[tuple[str, str], Outcome] = {}
 
 
+def switch_settings(own: Target, served: Release | None = None) -> SwitchSettings:
+    """Return how a seat switches to a release; None stands for any that is on the Spark."""
+    return SwitchSettings(
+        trial=own.settings.trial_seconds,
+        drain=own.settings.drain_seconds,
+        door=own.is_head,
+        hardware=own.hardware,
+        load=load_of(served.recipe, own.lock, len(own.ranks)) if served else None,
+        others=tuple(each.place for each in own.seats if each.seat != own.seat),
+    )
+
+
 @operation()
 def serving(
     release: Release,
     settings: SwitchSettings,
     peer: Host | None = None,
     outcome: Outcome | None = None,
-) -> Generator[PyinfraCommand, None, None]:
+) -> Generator[PyinfraCommand]:
     """Serve `release`, which is on the Spark, and nothing else, now and after every boot.
 
     A unit on the Spark makes the switch, and goes on without a connection: a run starts or joins
@@ -103,30 +116,22 @@ def serving(
         host.noop(f"{unit} serves {', '.join(release.recipe.models)}")
 
 
-def serve_again(
-    root: str,
-    replica: str,
-    release: str,
-    settings: SwitchSettings,
-    peer: Host | None,
-    before: str | None = None,
-) -> Generator[PyinfraCommand]:
+def serve_again(own: Target, release: str, before: str | None = None) -> Generator[PyinfraCommand]:
     """Yield what has a release serve that served before, by what is on the Spark of it.
 
-    Its memory is what its last switch has noted, not that of the settings.
+    Its memory is what its last switch has noted.
 
     Args:
-        replica: for people, who are told at the end of the run.
-        before: the release that has served until now, if they are to be told.
+        before: the release that has served until now, if people are to be told.
     """
-    engines, outcome = read(host, ask_engines(root)), Outcome()
-    unknown = replace(settings, load=None)
-    yield from _job(root, release, unknown, engines.switches, peer, outcome)
+    engines, outcome = read(host, EngineState.ask(root=own.place)), Outcome()
+    asked = switch_settings(own)
+    yield from _job(own.place, release, asked, engines.switches, own.peer, outcome)
     if not outcome.served:
         yield failing(_complaint(release, outcome))
     else:
         was = f" (before: {before})" if before else ""
-        conclude(replica, f" serves {release} again{was}.")
+        conclude(own.replica or own.spark, f" serves {release} again{was}.")
 
 
 def _complaint(release: str, outcome: Outcome) -> str:
@@ -137,16 +142,16 @@ def _complaint(release: str, outcome: Outcome) -> str:
 
 
 @operation()
-def idle(root: str) -> Generator[StringCommand, None, None]:
+def idle(place: Place) -> Generator[StringCommand]:
     """Serve nothing, now and after every boot; weights, image and releases stay."""
-    engines = read(host, ask_engines(root))
+    engines = read(host, EngineState.ask(root=place))
     for difference in engine_differences(engines, None):
         differs(*difference)
     yield from end(engines)
     if engines.shares:
         yield StringCommand(_DISABLE, SHARE)
     if engines.current:
-        yield StringCommand("rm", QuoteString(f"{root}/current"))
+        yield StringCommand("rm", QuoteString(f"{place}/current"))
 
 
 def _settle(
@@ -233,7 +238,7 @@ def _follow(
     Where the other Spark of a pair has failed, this one's is taken back as well.
     """
     shown: set[str] = set()
-    since, cursor, told = "", None, False
+    since, cursor, told, job = "", None, False, JOB.format(release)
     while True:
         try:
             asked = SwitchState.ask(root=root, release=release, since=since, cursor=cursor)
@@ -263,23 +268,16 @@ def _follow(
             continue
         if now.ended:
             outcome.served = outcome.served and bool(now.report)
-            outcome.reason = outcome.reason or ("" if outcome.served else _unknown(release))
+            if not (outcome.served or outcome.reason):
+                outcome.reason = f"the switch ended without a report: journalctl -u {job}"
             break
-        theirs = _last.get((peer.name, release)) if peer else None
-        if theirs and peer and _failed_now(theirs, outcome) and not told:
+        theirs = _last.get((peer.name, release)) if peer and not told else None
+        together = theirs and abs(theirs.began - outcome.began) < TOGETHER
+        if peer and theirs and together and theirs.ended and not theirs.served:
             told = True
             host.log(plain(f"switch: {spark_name(peer)} has failed: {theirs.reason}"))
-            unit = QuoteString(f"{JOB.format(release)}.service")
-            run_now(host, StringCommand("systemctl stop --no-block", unit))
+            run_now(host, StringCommand("systemctl stop --no-block", QuoteString(f"{job}.service")))
         time.sleep(POLL_SECONDS)
     if told and peer and not outcome.served:
         outcome.reason = f"{spark_name(peer)}: {_last[peer.name, release].reason}"
     return True
-
-
-def _failed_now(theirs: Outcome, ours: Outcome) -> bool:
-    return theirs.ended and not theirs.served and abs(theirs.began - ours.began) < TOGETHER
-
-
-def _unknown(release: str) -> str:
-    return f"the switch ended without a report: journalctl -u {JOB.format(release)}"

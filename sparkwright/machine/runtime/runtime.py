@@ -1,15 +1,40 @@
-"""Docker's daemon.json: our settings merged into it, and how Docker takes them up."""
+"""Docker and its daemon.json, and whether containers get the GPU, or why they do not."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, ClassVar
 
-from sparkwright.common.part import read_json
-from sparkwright.common.placed import DAEMON_JSON
+from sparkwright.common.part import Part, read_json
+from sparkwright.plan.causes.cause import KnownCause
+from sparkwright.plan.causes.journal import Journal
+from sparkwright.plan.causes.log_causes import table
+from sparkwright.plan.release.container import CONTAINER_OPTIONS
 
 # Where Docker reads each of the variables of a proxy.
 _PROXIES = {"http_proxy": "http-proxy", "https_proxy": "https-proxy", "no_proxy": "no-proxy"}
+
+
+class ContainerRuntime(Part):
+    """Docker, NVIDIA's container toolkit, and whether a package source for it is already there.
+
+    Attributes:
+        toolkit: version of `nvidia-ctk`.
+        runtimes: of Docker; none where it does not run.
+        containers: names of the running ones.
+        daemon_json: its text; "" without one.
+        proxies: the values that runs have set there so far, as `recorded`.
+    """
+
+    part: ClassVar = "machine.runtime"
+    patience: ClassVar = 60
+
+    toolkit: str | None
+    repository: bool
+    runtimes: tuple[str, ...]
+    containers: tuple[str, ...]
+    daemon_json: str
+    proxies: tuple[str, ...]
 
 
 def proxies(variables: Mapping[str, str]) -> dict[str, str]:
@@ -62,34 +87,6 @@ def has_nvidia_runtime(text: str) -> bool:
     return "nvidia" in _object(text).get("runtimes", {})
 
 
-def step(
-    *, active: bool, log_options: bool, runtime: bool, containers: Sequence[str], wanted: bool
-) -> Literal["start", "restart", "reload", ""]:
-    """Return the systemctl command by which Docker takes up its settings; "" for none.
-
-    A restart ends containers. Runtimes take effect by a reload, log options only by a start.
-
-    Args:
-        log_options: the file has changed since Docker's start, beyond what a reload takes up.
-        runtime: Docker does not know the runtime nvidia yet.
-        wanted: Docker may end containers.
-    """
-    if not active:
-        return "start"
-    if log_options and (wanted or not containers):
-        return "restart"
-    return "reload" if runtime else ""
-
-
-def waits(containers: Sequence[str]) -> str:
-    """Return the notice that Docker is not restarted, which would end these containers."""
-    return (
-        f"Docker is not restarted, which would end {', '.join(containers)}. What it reads only "
-        f"at a start ({DAEMON_JSON}: the proxy, the bounds for logs of new containers) comes into "
-        "force with its next one, or now by --data docker=restart"
-    )
-
-
 def _object(text: str) -> dict[str, Any]:
     found: Any = read_json(text) if text.strip() else {}
     if not isinstance(found, dict):
@@ -98,3 +95,38 @@ def _object(text: str) -> dict[str, Any]:
         if not isinstance(found.get(section, {}), dict):
             raise ValueError(f"{section}: expected a JSON object")
     return found
+
+
+class GpuProof(Part):
+    """Versions of driver, toolkit, Docker and kernel, and what was proved to get the GPU."""
+
+    part: ClassVar = "machine.gpu_proof"
+
+    versions: tuple[str, ...]
+    proved: tuple[str, ...]
+
+    @property
+    def now(self) -> tuple[str, ...]:
+        """The versions, and the options of the container."""
+        return (*self.versions, " ".join(CONTAINER_OPTIONS))
+
+    @property
+    def holds(self) -> bool:
+        """Tell whether nothing has changed since the proof."""
+        return self.now == self.proved
+
+
+def obstacle(output: str) -> KnownCause | None:
+    """Return the cause of an error of nvidia-smi, Docker or CUDA; None for an unknown one."""
+    journal = Journal(output.splitlines())
+    known = (*table("gpu_proof"), *table("platform"))
+    return next((each for each in known if each.evidence(journal)), None)
+
+
+def refusal(output: str) -> str:
+    """Return the message that a container gets no GPU."""
+    words = " ".join(output.split())
+    known = obstacle(output)
+    if known is None:
+        return f"no container gets the GPU: {words}. `nvidia-smi` and `docker info` may tell more"
+    return f"no container gets the GPU. {known.cause}. {known.remedy}. It was said: {words}"

@@ -1,16 +1,16 @@
-"""The summary of a plan in a person's words: model, downloads, memory, release, port."""
+"""What a Spark is to serve, what that requires, and the summary of a plan in a person's words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sparkwright.common.hardware import GIB
+from sparkwright.common.errors import Finding
+from sparkwright.common.hardware import GIB, Hardware
 from sparkwright.common.progress import size_text
 from sparkwright.machine.host.survey import Survey
-from sparkwright.machine.preflight.preflight import Requirements
 from sparkwright.plan.memory.check import LEAST
-from sparkwright.plan.memory.plan import MemoryPlan
+from sparkwright.plan.memory.plan import Load, MemoryPlan
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,40 @@ class Intent:
     head: str | None = None
     details: tuple[str, ...] = ()
     hold: int = 0
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """What one replica requires of a Spark; sizes are in bytes.
+
+    Attributes:
+        image: compressed, the engine's image or the one that it is built on.
+        disk_headroom: stays free for caches, logs and the next release.
+        build: more for building the image; 0 where it is not built.
+        pair: whether two Sparks serve the model: the worker gets the image from the head.
+        doubts: warnings about its recipe.
+        images: names and digests of the image that will run.
+        folders: the checkpoint folders, under the root or anywhere, that count as fetched already.
+        load, intent: what must fit into its memory, and what a plan shows; None on an idle Spark.
+        place: the folder of the seat.
+    """
+
+    hardware: Hardware
+    driver_minimum: int
+    docker_minimum: int
+    weights: int
+    image: int
+    disk_headroom: int
+    ports: tuple[int, ...]
+    clock_tolerance: int
+    build: int = 0
+    pair: bool = False
+    doubts: Sequence[Finding] = ()
+    images: Sequence[str] = ()
+    folders: Sequence[str] = ()
+    load: Load | None = None
+    intent: Intent | None = None
+    place: str = ""
 
 
 def summary(

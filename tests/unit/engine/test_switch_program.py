@@ -1,10 +1,15 @@
-"""What is decided of the release that serves."""
+"""What the program of a switch decides, looks at before it begins, and reports."""
 
+import json
+import shutil
+from collections import namedtuple
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from host.engine.switch.state import find_previous, fits_beside, has_head
+from host.engine.switch.candidate import DISK, Refusal, check
+from host.engine.switch.state import Report, find_previous, fits_beside, has_head
 
 ALONE: dict[str, Any] = {"fabric": [], "rank": 0}
 PAIR: dict[str, Any] = ALONE | {"fabric": [["a", "b"], ["c", "d"]]}
@@ -65,3 +70,32 @@ def test_only_a_worker_of_a_pair_has_a_head() -> None:
     assert has_head(PAIR | {"rank": 1})
     assert not has_head(PAIR)
     assert not has_head({})
+
+
+def test_a_phase_without_figures_has_none(tmp_path: Path) -> None:
+    Report(tmp_path / "report.json").say("starting")
+    said = json.loads((tmp_path / "report.json").read_text())
+    assert (said["phase"], said["done"], said["total"], said["message"]) == ("starting", 0, 0, "")
+
+
+Usage = namedtuple("Usage", "total used free")
+
+
+@pytest.mark.parametrize("full", ["root", "docker"])
+def test_every_disk_that_an_engine_writes_to_has_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: str
+) -> None:
+    docker, root = tmp_path / "docker", tmp_path / "root"
+    release = root / "releases/tiny-1"
+    release.mkdir(parents=True)
+    docker.mkdir()
+    (release / "unit.json").write_text("{}")
+    (release / "release.json").write_text(json.dumps({"port": 1, "checkpoints": {}}))
+    (release / "bin").mkdir()
+    (release / "bin/engine").touch()
+    monkeypatch.setattr("host.engine.switch.candidate.DOCKER", docker)
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda path: Usage(0, 0, DISK - (path == tmp_path / full))
+    )
+    with pytest.raises(Refusal, match=f"1.0 GB are free at {tmp_path / full}; expected 1"):
+        check(root, "tiny-1")
