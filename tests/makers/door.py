@@ -21,6 +21,13 @@ replicas:
   chat: {recipe: qwen3.6-35b-nvidia, sparks: [spark-a]}
   open: {recipe: qwen3.6-35b-nvidia, sparks: [spark-b], api_key: none}
 """
+# What a host without a door says.
+NO_DOOR: dict[str, Any] = {
+    **dict.fromkeys(("installed", "unit")),
+    **dict.fromkeys(("stray", "elsewhere"), False),
+    **dict.fromkeys(("version", "mark"), ""),
+    "taken": [],
+}
 SETTINGS: dict[str, Any] = {
     "certificate": None,
     "max_body_mib": 1,
@@ -53,7 +60,7 @@ def named(keys: Sequence[str | Key] | None) -> list[Key] | None:
 
 
 def files(of: DoorPlan, root: str = "/r") -> dict[str, str | None]:
-    return of.files((FILES / "door.cfg").read_text(), root)
+    return of.files(root)
 
 
 def keys_text(*entries: str) -> str:

@@ -18,8 +18,7 @@ import pytest
 
 from sparkwright.declared.recipe.recipe import Answers
 from sparkwright.door.door import DoorPlan
-from sparkwright.door.gateway.files import BEHIND, DOOR_FILES, configuration
-from sparkwright.door.gateway.gateway import Upstream
+from sparkwright.door.gateway.gateway import BEHIND, DOOR_FILES, Upstream, configuration
 from tests.clock import patience
 from tests.component.servers import free_port, listens, serving, until
 from tests.lab import cache

@@ -105,6 +105,11 @@ class FakeServer(SocketServer):
         """A health check leaves without a word."""
 
 
+KEYED = {"Authorization": f"Bearer {KEY}"}
+# Starts an engine by its name.
+Engines = Callable[[str], FakeServer]
+
+
 class Running:
     """A door that runs: haproxy, as door.service starts it.
 
@@ -168,6 +173,14 @@ class Running:
             "127.0.0.1", self.port, timeout=patience(), source_address=(source, 0)
         )
 
+    def resting(self) -> http.client.HTTPConnection:
+        """Return a connection that was answered, and that does not silently connect anew."""
+        client = self.client()
+        client.request("GET", "/v1/models", headers=KEYED)
+        assert client.getresponse().read()
+        client.auto_open = 0
+        return client
+
     def ask(
         self,
         method: str,
@@ -216,8 +229,7 @@ def stream(
         pause: seconds after each; without it, the engine waits for its turn before each.
     """
     client = door.client()
-    head = {"Authorization": f"Bearer {KEY}"}
-    client.request("POST", "/v1/stream", json.dumps([pieces, pause]), head)
+    client.request("POST", "/v1/stream", json.dumps([pieces, pause]), KEYED)
     answer = client.getresponse()
     assert answer.status == 200
     try:
@@ -281,7 +293,7 @@ class Load:
             self.streams[answer.read().decode()] += 1
 
     def _keep(self) -> None:
-        self._kept.request("GET", "/v1/models", headers={"Authorization": f"Bearer {KEY}"})
+        self._kept.request("GET", "/v1/models", headers=KEYED)
         answer = self._kept.getresponse()
         said = json.loads(answer.read())
         assert answer.status == 200, said

@@ -2,23 +2,30 @@
 
 import http.client
 import json
-from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
 import pytest
 
-from host.door.door import Door
 from host.door.haproxy import DoorError
 from sparkwright.door.key import Key
-from tests.component.door.running import FakeServer, Running, haproxy, load, stream
+from tests.component.door.running import (
+    KEYED,
+    Engines,
+    FakeServer,
+    Running,
+    haproxy,
+    load,
+    stream,
+)
 from tests.component.servers import fill, serving, small_disk, until
 from tests.makers.door import KEY, OTHER, files, plan
 
+pytestmark = haproxy
 
-@haproxy
+
 def test_the_preferred_engine_gets_all_and_the_other_what_it_cannot_take(
-    running: Running, engines: Callable[[str], FakeServer]
+    running: Running, engines: Engines
 ) -> None:
     door, a, b = running.door, engines("a"), engines("b")
     door.offer("a")
@@ -48,7 +55,6 @@ def test_the_preferred_engine_gets_all_and_the_other_what_it_cannot_take(
         until(lambda: running.serves() == "b")
 
 
-@haproxy
 def test_a_hold_ends_on_a_full_disk(tmp_path: Path) -> None:
     with small_disk(tmp_path / "root"):
         running = Running(tmp_path / "root")
@@ -69,10 +75,7 @@ def test_a_hold_ends_on_a_full_disk(tmp_path: Path) -> None:
             running.stop()
 
 
-@haproxy
-def test_switches_under_load_lose_no_request(
-    running: Running, engines: Callable[[str], FakeServer]
-) -> None:
+def test_switches_under_load_lose_no_request(running: Running, engines: Engines) -> None:
     door = running.door
     for name in "ab":
         engines(name)
@@ -90,10 +93,7 @@ def test_switches_under_load_lose_no_request(
     assert set(asking.streams) == {"aaaaa", "bbbbb"}
 
 
-@haproxy
-def test_a_switch_cuts_no_stream_of_before(
-    running: Running, engines: Callable[[str], FakeServer]
-) -> None:
+def test_a_switch_cuts_no_stream_of_before(running: Running, engines: Engines) -> None:
     door, a, _b = running.door, engines("a"), engines("b")
     door.offer("a")
     with stream(running, pieces=20) as answer:
@@ -114,10 +114,7 @@ def test_a_switch_cuts_no_stream_of_before(
     until(lambda: door.busy("a") == 0)
 
 
-@haproxy
-def test_keys_change_by_a_reload_that_loses_no_request(
-    running: Running, engines: Callable[[str], FakeServer]
-) -> None:
+def test_keys_change_by_a_reload_that_loses_no_request(running: Running, engines: Engines) -> None:
     a, _b = engines("a"), engines("b")
     running.door.offer("a")
     before = running.door.haproxy.running()["mark"]
@@ -143,26 +140,14 @@ def test_keys_change_by_a_reload_that_loses_no_request(
     assert running.status("GET", "/v1/models", OTHER) == 200
 
 
-@haproxy
 def test_what_was_there_before_a_reload_counts_and_loses_no_request(
-    running: Running, engines: Callable[[str], FakeServer]
+    running: Running, engines: Engines
 ) -> None:
     door, _a, _b = running.door, engines("a"), engines("b")
     door.offer("a")
     # The first answer to a source ends its connection.
     assert running.serves() == "a"
-    resting = running.client()
-    # It would silently connect anew.
-    resting.auto_open = 0
-    resting.connect()
-
-    def asked() -> http.client.HTTPResponse:
-        resting.request("GET", "/v1/models", headers={"Authorization": f"Bearer {KEY}"})
-        answer = resting.getresponse()
-        assert json.loads(answer.read())["engine"] == "a"
-        return answer
-
-    asked()
+    resting = running.resting()
     with stream(running, pieces=1):
         running.reload()
         assert door.busy("a") == 2
@@ -171,32 +156,29 @@ def test_what_was_there_before_a_reload_counts_and_loses_no_request(
         assert running.serves() == "b"
     # Its next request goes where it went before: that engine must stay until then.
     until(lambda: door.busy("a") == 1)
-    assert asked().headers["Connection"] == "close"
+    resting.request("GET", "/v1/models", headers=KEYED)
+    answer = resting.getresponse()
+    assert json.loads(answer.read())["engine"] == "a"
+    assert answer.headers["Connection"] == "close"
     until(lambda: door.busy("a") == 0)
 
 
-@haproxy
-def test_a_hold_reaches_what_was_there_before_a_reload(behind: tuple[Running, FakeServer]) -> None:
-    running, _ = behind
+def test_a_hold_reaches_what_was_there_before_a_reload(
+    running: Running, engine: FakeServer
+) -> None:
     assert running.serves() == "a"
-    resting = running.client()
-    head = {"Authorization": f"Bearer {KEY}"}
-    resting.request("GET", "/v1/models", headers=head)
-    assert resting.getresponse().read()
+    resting = running.resting()
     with stream(running, pieces=1):
         running.reload()
         running.door.hold()
         assert running.door.busy("a") == 1
-        resting.auto_open = 0
-        resting.request("GET", "/v1/models", headers=head)
+        resting.request("GET", "/v1/models", headers=KEYED)
         assert resting.getresponse().status == 503
 
 
-@haproxy
 def test_a_reload_that_cannot_be_leaves_the_door_as_it_was(
-    behind: tuple[Running, FakeServer],
+    running: Running, engine: FakeServer
 ) -> None:
-    running, _ = behind
     config = running.root / "door" / "door.cfg"
     good = config.read_text()
     config.write_text("nonsense\n")
@@ -208,10 +190,7 @@ def test_a_reload_that_cannot_be_leaves_the_door_as_it_was(
     assert running.serves() == "a"
 
 
-@haproxy
-def test_a_restart_finds_what_was_chosen(
-    running: Running, engines: Callable[[str], FakeServer]
-) -> None:
+def test_a_restart_finds_what_was_chosen(running: Running, engines: Engines) -> None:
     door, _a, b = running.door, engines("a"), engines("b")
     door.offer("a")
     running.stop()
@@ -228,32 +207,10 @@ def test_a_restart_finds_what_was_chosen(
     until(lambda: running.serves() == "a")
 
 
-@pytest.mark.parametrize(
-    ("line", "counts"),
-    [
-        ("", False),
-        ("0 ann:1:", False),
-        ("0 ann:99999999999:", True),
-        ("x", True),
-        ("0 ann:y", True),
-    ],
-)
-def test_a_damaged_line_of_the_keys_counts_as_one_that_opened(
-    tmp_path: Path, line: str, counts: bool
-) -> None:
-    for folder, text in (("door", f"{line}\n"), ("new", "1 ann:99999999999:\n")):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "keys").write_text(text)
-    Door(tmp_path).compare(tmp_path / "new")
-    assert (tmp_path / "door/revoked").exists() is counts
-
-
-@haproxy
 def test_a_key_that_is_taken_away_ends_what_is_in_flight(
-    behind: tuple[Running, FakeServer],
+    running: Running, engine: FakeServer
 ) -> None:
     """Nobody knows whose of the streams is whose: all of before the reload end."""
-    running, engine = behind
     new = running.root / "new"
     new.mkdir()
 
@@ -274,9 +231,7 @@ def test_a_key_that_is_taken_away_ends_what_is_in_flight(
         engine.turns.release()
         assert answer.read() == b"a"
     assert running.serves() == "a"
-    resting = running.client()
-    resting.request("GET", "/v1/models", headers={"Authorization": f"Bearer {KEY}"})
-    assert resting.getresponse().read()
+    resting = running.resting()
     with stream(running, pieces=2) as answer:
         deploy(OTHER)
         with pytest.raises((http.client.HTTPException, OSError)):

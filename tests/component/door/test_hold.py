@@ -4,23 +4,18 @@ import http.client
 import re
 import threading
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 
 from tests.clock import patience
-from tests.component.door.running import FakeServer, Running, haproxy, stream
-from tests.component.door.waiting import PATH, Asked, engine, waiting
+from tests.component.door.running import KEYED, Engines, Running, haproxy, stream
+from tests.component.door.waiting import PATH, Asked, engine, had, waiting
 from tests.component.servers import until
-from tests.makers.door import KEY
 
-Engines = Callable[[str], FakeServer]
+pytestmark = haproxy
 
 
-@haproxy
 def test_a_restart_of_the_engine_is_waited_through(patient: Running, asked: Asked) -> None:
-    with engine(patient, "a"):
-        patient.door.offer("a")
-        until(lambda: patient.status("POST", PATH) == 200)
+    had(patient)
     # Before the checks have noticed, and afterwards.
     asked.post(3)
     waiting(patient, 3)
@@ -39,7 +34,6 @@ def test_a_restart_of_the_engine_is_waited_through(patient: Running, asked: Aske
         assert patient.status("POST", PATH) == 200
 
 
-@haproxy
 def test_nothing_fails_while_engines_come_and_go(patient: Running) -> None:
     """Whatever moment a request comes at; but what an engine has begun to read ends with it."""
     over, found = threading.Event(), []
@@ -74,7 +68,6 @@ def test_nothing_fails_while_engines_come_and_go(patient: Running) -> None:
     assert len(found) - found.count(200) <= 5 * len(clients)
 
 
-@haproxy
 def test_a_switch_without_room_for_two_is_waited_through(
     patient: Running, asked: Asked, engines: Engines
 ) -> None:
@@ -105,7 +98,6 @@ def test_a_switch_without_room_for_two_is_waited_through(
     asked.all()
 
 
-@haproxy
 def test_the_whole_body_arrives_afterwards_and_no_timeout_ends_the_wait(
     patient: Running, engines: Engines
 ) -> None:
@@ -125,11 +117,8 @@ def test_the_whole_body_arrives_afterwards_and_no_timeout_ends_the_wait(
     assert {said["size"] for _, said in asked.answers} == {2, 1024**2}
 
 
-@haproxy
 def test_a_reload_loses_nothing_that_waits(patient: Running, asked: Asked) -> None:
-    with engine(patient, "a"):
-        patient.door.offer("a")
-        until(lambda: patient.status("POST", PATH) == 200)
+    had(patient)
     asked.post(2)
     waiting(patient, 2)
     for _ in range(2):
@@ -141,7 +130,6 @@ def test_a_reload_loses_nothing_that_waits(patient: Running, asked: Asked) -> No
         assert again.paths[PATH] == 4
 
 
-@haproxy
 def test_a_reload_in_a_hold_ends_it_for_nobody(
     patient: Running, asked: Asked, engines: Engines
 ) -> None:
@@ -149,10 +137,7 @@ def test_a_reload_in_a_hold_ends_it_for_nobody(
     a = engines("a")
     patient.door.offer("a")
     until(lambda: patient.status("POST", PATH) == 200)
-    resting = patient.client()
-    head = {"Authorization": f"Bearer {KEY}"}
-    resting.request("GET", "/v1/models", headers=head)
-    assert resting.getresponse().read()
+    resting = patient.resting()
     with stream(patient, pieces=1):
         patient.door.hold()
         patient.reload()
@@ -162,8 +147,7 @@ def test_a_reload_in_a_hold_ends_it_for_nobody(
         until(lambda: a.paths["/health"] >= checks + 4)
         assert asked.answers == []
         # An old process learns of no engine after this one: here it is as without a hold_seconds.
-        resting.auto_open = 0
-        resting.request("POST", PATH, b"{}", head)
+        resting.request("POST", PATH, b"{}", KEYED)
         assert resting.getresponse().status == 503
         patient.door.prefer("a")
         assert asked.all() == ["a"] * 2

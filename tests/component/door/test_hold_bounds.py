@@ -3,20 +3,18 @@
 import re
 import socket
 import time
-from collections.abc import Callable
 
 import pytest
 
 from tests.clock import patience
-from tests.component.door.running import FakeServer, Running, haproxy
-from tests.component.door.waiting import HOLD, PATH, Asked, engine, waiting
+from tests.component.door.running import Engines, Running, haproxy
+from tests.component.door.waiting import HOLD, PATH, Asked, had, waiting
 from tests.component.servers import until
 from tests.makers.door import KEY, OTHER
 
-Engines = Callable[[str], FakeServer]
+pytestmark = haproxy
 
 
-@haproxy
 def test_what_waits_too_long_is_given_up_and_told(running: Running) -> None:
     running.change(hold_seconds=2)
     began = time.monotonic()
@@ -29,7 +27,6 @@ def test_what_waits_too_long_is_given_up_and_told(running: Running) -> None:
     assert running.door.haproxy.held() == (0, 1)
 
 
-@haproxy
 @pytest.mark.parametrize("hold", [0, HOLD])
 def test_who_does_not_want_to_wait_or_may_not_hears_so_at_once(
     running: Running, hold: int, engines: Engines
@@ -49,17 +46,13 @@ def test_who_does_not_want_to_wait_or_may_not_hears_so_at_once(
     assert "prefer" not in {name.lower() for name in said["head"]}
 
 
-@haproxy
 def test_what_a_gateway_is_refused_does_not_wait(patient: Running) -> None:
     """Before the checks have noticed, too: another replica could serve it."""
-    with engine(patient, "a"):
-        patient.door.offer("a")
-        until(lambda: patient.status("POST", PATH) == 200)
+    had(patient)
     status, said, _ = patient.ask("POST", PATH, Prefer="wait=0")
     assert (status, "held" in said["error"]["message"]) == (503, False)
 
 
-@haproxy
 def test_neither_all_clients_nor_one_take_more_places_than_there_are(running: Running) -> None:
     third = f"{KEY}-third"
     keys = [KEY, OTHER, third]
@@ -81,7 +74,6 @@ def test_neither_all_clients_nor_one_take_more_places_than_there_are(running: Ru
         asked.all()
 
 
-@haproxy
 def test_without_keys_a_source_has_its_part(running: Running, engines: Engines) -> None:
     running.change(keys=None, hold_seconds=HOLD, max_connections=12)
     asked = Asked(running)
@@ -97,7 +89,6 @@ def test_without_keys_a_source_has_its_part(running: Running, engines: Engines) 
     assert asked.all() == ["a"] * 3
 
 
-@haproxy
 @pytest.mark.parametrize("size", [2, 32 * 1024**2])
 def test_a_client_that_leaves_is_forgotten(patient: Running, size: int, engines: Engines) -> None:
     """At once if its request fits into haproxy's buffer; else haproxy reads on for an engine, which

@@ -2,13 +2,14 @@
 
 import socket
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 
-from tests.component.door.running import FakeServer, Running, haproxy, load, stream
+from tests.component.door.running import Engines, Running, haproxy, load, stream
 from tests.component.servers import until
+
+pytestmark = haproxy
 
 
 def bound(port: int, address: str) -> bool:
@@ -22,10 +23,9 @@ def bound(port: int, address: str) -> bool:
     return False
 
 
-@haproxy
 @pytest.mark.parametrize("own", ["127.0.0.1", "0.0.0.0"])
 def test_nobody_listens_beside_it_and_reloads_lose_no_request(
-    running: Running, engines: Callable[[str], FakeServer], own: str
+    running: Running, engines: Engines, own: str
 ) -> None:
     """Before a reload, in its every moment, and while a stream keeps the previous process."""
     engine = engines("a")

@@ -8,8 +8,7 @@ import pytest
 from host.door import door as program
 from host.state import door as part
 from host.state import sockets
-from sparkwright.door.door import mark
-from sparkwright.door.state import DoorState
+from sparkwright.door.door import DoorState, mark
 from tests.component.door.running import Running, haproxy
 from tests.makers.door import files
 

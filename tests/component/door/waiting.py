@@ -52,6 +52,13 @@ def waiting(door: Running, count: int) -> None:
     until(lambda: door.door.haproxy.held()[0] == count)
 
 
+def had(door: Running) -> None:
+    """Have had the engine `a` behind the door, which has gone since; no check has noticed it."""
+    with engine(door, "a"):
+        door.door.offer("a")
+        until(lambda: door.status("POST", PATH) == 200)
+
+
 @contextmanager
 def engine(door: Running, name: str) -> Iterator[FakeServer]:
     """An engine that comes, or comes again, and goes."""

@@ -14,7 +14,7 @@ import pytest
 from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.settings import Settings
 from sparkwright.door.certificates import server_certificate
-from sparkwright.door.gateway.files import BEHIND
+from sparkwright.door.gateway.gateway import BEHIND
 from tests.clock import patience
 from tests.component.door.running import haproxy
 from tests.component.servers import free_port

@@ -9,47 +9,32 @@ from host.state import placed as placed_part
 from sparkwright.common.files import Directory, ManagedFile
 from sparkwright.common.placed import Place
 from sparkwright.common.render import unit_file
-from sparkwright.declared.fleet.settings import Settings
 from sparkwright.door.door import DoorPlan, door_folder, mark
 from sparkwright.door.operations import door, no_door
 from sparkwright.machine.host.state import ask_placed, asks_for
-from tests.makers.door import named, own_certificate
+from tests.makers.door import FILES, KEY, NO_DOOR, own_certificate
+from tests.makers.door import plan as planned
 from tests.unit.driven import Driven, fake_host, file_of, placed
 
-FILES = Path(__file__).parents[3] / "files" / "host" / "door"
 ROOT = "/r"
 UNIT = unit_file(FILES / "door.service", root=ROOT)
 PROGRAM = ManagedFile("/r/bin/sparkwright-host", "program")
 FOLDERS = {"/r/bin": "755", "/r/door": "700"}
-TEMPLATE = (FILES / "door.cfg").read_text()
 TEXTS: dict[str, Any] = {
-    "template": TEMPLATE,
     "folders": [*map(Directory, FOLDERS, FOLDERS.values()), PROGRAM],
     "unit": UNIT,
-}
-KEY = "sk-0123456789abcdefghij"
-NO_DOOR = {
-    "installed": None,
-    "stray": False,
-    "elsewhere": False,
-    "taken": [],
-    "unit": None,
-    "version": "",
-    "mark": "",
 }
 
 
 def plan(**changes: Any) -> DoorPlan:
-    values = {"certificate": None, "keys": [KEY], "place": "chat", "hold_seconds": 480, **changes}
-    values["keys"] = named(values["keys"])
-    return DoorPlan(Settings(), port=8000, **values)
+    return planned(8000, **{"bind": "0.0.0.0", **changes})
 
 
 def spark(of: DoorPlan | None = None, unit: str = "active enabled", **changes: Any) -> Driven:
     """A Spark whose door is as planned, or with None one without; its state may be another."""
     if of is None:
         return fake_host(state={"door": NO_DOOR}, root=ROOT)
-    files = of.files(TEMPLATE, ROOT)
+    files = of.files(ROOT)
     there = {
         **{path: file_of("", mode, kind="directory") for path, mode in FOLDERS.items()},
         **{f"/r/door/{name}": file_of(text, "600") for name, text in files.items() if text},
@@ -147,7 +132,7 @@ def test_a_change_of_settings_is_a_reload_and_an_old_secret_goes(
     ("name", "said", "told"),
     [
         ("taken", ["nginx (pid 7)"], "port 8000 is taken by nginx (pid 7)"),
-        ("elsewhere", True, "found bind 0.0.0.0, which is no address of this Spark"),
+        ("elsewhere", True, "found bind 0.0.0.0, which is no address of this host"),
     ],
 )
 def test_where_it_cannot_listen_nothing_is_changed(name: str, said: Any, told: str) -> None:

@@ -2,10 +2,9 @@
 
 import asyncio
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
@@ -61,20 +60,6 @@ class Backend:
             return
         said = "refuses the key" if status == 401 else f"answers {status}"
         self.fault = "" if status == 200 else f"{self.url} {said}"
-
-
-@dataclass(frozen=True)
-class ServedName:
-    """A name that clients may ask for.
-
-    Attributes:
-        served: The engines' own name for it.
-        defaults: Fields of a request that does not have them.
-    """
-
-    served: str
-    defaults: Mapping[str, Any]
-    replicas: Sequence[Backend]
 
 
 def choice(replicas: Sequence[Backend]) -> Backend:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from host.upkeep.cleanup.daemon_json import without_ours
+from host.upkeep.cleanup.system import without_ours
 from sparkwright.machine.runtime.daemon_json import (
     has_nvidia_runtime,
     merged,
