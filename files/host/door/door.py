@@ -2,9 +2,6 @@
 
 offer RELEASE        the engine joins as second choice: it gets requests while no other is up
 prefer RELEASE       new requests go to this one, as long as it is up
-hold                 no engine gets a new request, until one is preferred or the door restarts:
-                     those that may wait do, the others get 503
-busy RELEASE         print how many requests are in flight at it
 forget RELEASE       it is no longer known; what it has in flight goes on
 engines              print what is known, the preferred first, a line each
 
@@ -71,7 +68,10 @@ class Door:
             choice.update(first=release, hold="no")
 
     def hold(self) -> None:
-        """Send new requests to no engine, until one is preferred or the door is restarted."""
+        """Send new requests to no engine, until one is preferred or the door is restarted.
+
+        Those that may wait do, the others get 503.
+        """
         with self._changed() as (_, choice):
             choice["hold"] = "yes"
 
@@ -184,14 +184,12 @@ def main(arguments: Sequence[str]) -> int:
     match arguments:
         case ["-h" | "--help"]:
             print(__doc__)
-        case [root, "busy", release]:
-            print(Door(Path(root)).busy(release))
         case [root, "engines"]:
             for release in Door(Path(root)).engines():
                 print(release)
         case [root, "offer" | "prefer" | "forget" as change, release]:
             getattr(Door(Path(root)), change)(release)
-        case [root, "hold" | "prepare" | "sync" as change]:
+        case [root, "prepare" | "sync" as change]:
             getattr(Door(Path(root)), change)()
         case [root, "compare", folder]:
             Door(Path(root)).compare(Path(folder))

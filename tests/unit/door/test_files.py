@@ -26,8 +26,9 @@ def test_the_files_stand_without_a_running_door(
     assert said("engines") == ["a-1", "b-2"]
     said("prefer b-2")
     assert said("engines") == ["b-2", "a-1"]
-    assert said("busy b-2") == ["0"]
-    for line, hold in (("hold", "yes"), ("sync", "yes"), ("prepare", "no")):
+    assert Door(tmp_path).busy("b-2") == 0
+    Door(tmp_path).hold()
+    for line, hold in (("sync", "yes"), ("prepare", "no")):
         said(line)
         assert f"hold {hold}" in choice.read_text()
     for line, left in (("forget b-2", ["a-1"]), ("forget b-2", ["a-1"]), ("forget a-1", [])):
