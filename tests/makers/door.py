@@ -59,10 +59,6 @@ def named(keys: Sequence[str | Key] | None) -> list[Key] | None:
     ]
 
 
-def files(of: DoorPlan, root: str = "/r") -> dict[str, str | None]:
-    return of.files(root)
-
-
 def keys_text(*entries: str) -> str:
     """Return a file of keys: `NAME SECRET` for each, then what follows in YAML's flow style."""
     lines = ["keys:"]

@@ -22,7 +22,7 @@ from sparkwright.door.gateway.gateway import BEHIND, DOOR_FILES, Upstream, confi
 from tests.clock import patience
 from tests.component.servers import free_port, listens, serving, until
 from tests.lab import cache
-from tests.makers.door import files, plan
+from tests.makers.door import plan
 from tests.makers.gateway import FILES, KEYS
 from tests.makers.gateway_clients import CLIENT, CONNECT, Client, ask, said
 from tests.makers.gateway_replicas import Door
@@ -152,7 +152,7 @@ def opened(folder: Path, root: Path, plan: DoorPlan) -> Iterator[None]:
     """Run a door before the gateway that runs in a folder, with its own files below a root."""
     own = root / "door"
     own.mkdir(parents=True)
-    for name, text in {**files(plan, str(root)), **DOOR_FILES}.items():
+    for name, text in {**plan.files(str(root)), **DOOR_FILES}.items():
         if text is not None:
             (own / name).write_text(text.replace("/var/lib/haproxy", str(folder)))
     with (own / "log").open("w") as log:

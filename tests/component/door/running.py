@@ -25,7 +25,7 @@ from sparkwright.door.door import DoorPlan
 from tests.clock import patience
 from tests.component.servers import QuietHandler, free_port, until
 from tests.component.socket_server import SocketServer
-from tests.makers.door import FILES, KEY, files, plan
+from tests.makers.door import FILES, KEY, plan
 
 haproxy = pytest.mark.skipif(
     not shutil.which("haproxy") or getpass.getuser() != "root",
@@ -134,7 +134,7 @@ class Running:
         """Write the files, as a deploy does."""
         self.plan = of
         self.door.prepare()
-        for name, text in files(of, str(self.root)).items():
+        for name, text in of.files(str(self.root)).items():
             if text is not None:
                 text = text.replace("127.0.0.1:9100", f"127.0.0.1:{self.exporter}")
                 (self.root / "door" / name).write_text(text)

@@ -19,7 +19,7 @@ from tests.component.door.running import (
     stream,
 )
 from tests.component.servers import fill, serving, small_disk, until
-from tests.makers.door import KEY, OTHER, files, plan
+from tests.makers.door import KEY, OTHER, plan
 
 pytestmark = haproxy
 
@@ -215,7 +215,7 @@ def test_a_key_that_is_taken_away_ends_what_is_in_flight(
     new.mkdir()
 
     def deploy(*keys: str | Key) -> None:
-        text = files(plan(running.port, keys=keys), str(running.root))["keys"] or ""
+        text = plan(running.port, keys=keys).files(str(running.root))["keys"] or ""
         (new / "keys").write_text(text)
         running.door.compare(new)
         (running.root / "door" / "keys").write_text(text)

@@ -12,7 +12,7 @@ from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import BySparks
 from sparkwright.door.authority import new_authority, signed
 from sparkwright.door.door import mark
-from tests.makers.door import KEY, OTHER, files, own_certificate, plan
+from tests.makers.door import KEY, OTHER, own_certificate, plan
 from tests.unit.certificates import certificate, private_key
 
 
@@ -20,10 +20,10 @@ def test_what_is_in_force_is_told_by_all_that_it_is_made_of(tmp_path: Path) -> N
     tls = own_certificate(tmp_path)
     changes = ({}, {"keys": [OTHER]}, {"keys": None}, {"certificate": tls})
     plans = [plan(8001), *(plan(8000, **each) for each in changes)]
-    marks = {mark(files(each)) for each in plans}
+    marks = {mark(each.files("/r")) for each in plans}
     assert len(marks) == len(plans)
     for each in plans:
-        texts = "".join(text or "" for text in files(each).values())
+        texts = "".join(text or "" for text in each.files("/r").values())
         assert KEY not in texts
         assert OTHER not in texts
 
