@@ -4,7 +4,6 @@ The authority is beside the inventory, in a folder that git ignores: clients get
 and the certificates of the servers contain private keys.
 """
 
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -180,16 +179,22 @@ def _own(
     folder, now = authority_folder(fleet.source), datetime.now(UTC)
     file = folder / f"{server}.pem"
     try:
-        # An owner who wants a new one has made an empty folder: `check_authority`.
-        is_new = not folder.exists() or not any(folder.iterdir())
+        # An owner who wants a new one has made an empty folder: `check_authority`. Another run may
+        # just write to it.
+        is_new = not any(folder.glob("[!.]*"))
         authority = ""
         if is_new:
             site = [*names, *_site_names(settings, fleet)]
             authority = new_authority(fleet.source.stem, site, now)
         if is_new and record:
-            _make(folder, authority)
+            folder.mkdir(exist_ok=True)
+            folder.chmod(0o700)
+            write_file(folder / _KEYS, authority, 0o600, only_new=True)
         if record or not is_new:
+            # Of several runs at once, one has made it.
             authority = (folder / _KEYS).read_text("utf-8")
+        if record:
+            write_file(folder / _PUBLIC, authority.partition(PRIVATE_KEY)[0], only_new=True)
         text = file.read_text("utf-8") if file.exists() else ""
         allowed = signable(authority, names)
         if is_due(text, authority, allowed, now):
@@ -212,17 +217,3 @@ def _site_names(settings: Settings, fleet: Fleet) -> tuple[str, ...]:
     hosts = [*fleet.sparks.values(), *([fleet.gateway] if fleet.gateway else [])]
     addresses = (each.ssh_hostname for each in hosts)
     return server_names(settings, [*fleet.replicas, *fleet.sparks, "gateway", *addresses])
-
-
-def _make(folder: Path, authority: str) -> None:
-    """Make the folder of an authority in one step; of several runs at once, one makes it."""
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
-        new = Path(temporary) / folder.name
-        new.mkdir(mode=0o700)
-        write_file(new / _KEYS, authority, 0o600)
-        write_file(new / _PUBLIC, authority.partition(PRIVATE_KEY)[0])
-        try:
-            new.rename(folder)
-        except OSError:
-            if not (folder / _KEYS).exists():
-                raise

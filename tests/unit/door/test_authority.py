@@ -4,6 +4,7 @@ import ssl
 import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -11,6 +12,7 @@ from cryptography import x509
 from sparkwright.common.errors import PlanError
 from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.settings import Settings
+from sparkwright.door import certificates
 from sparkwright.door.authority import AUTHORITY_LIFE, LIFE, RENEWAL, is_due, new_authority, signed
 from sparkwright.door.certificates import (
     Certificate,
@@ -46,6 +48,18 @@ def test_a_run_makes_it_once_and_a_dry_run_writes_nothing(tmp_path: Path) -> Non
     assert made(tmp_path, "other.lan", record=False) != first
     assert made(tmp_path) == first
     assert [*first.notices(NOW)] == []
+
+
+def test_of_several_runs_at_once_one_makes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(*given: Any) -> str:
+        monkeypatch.undo()
+        made(tmp_path)
+        return new_authority(*given)
+
+    monkeypatch.setattr(certificates, "new_authority", late)
+    assert made(tmp_path).chain.endswith(authority_file(tmp_path / "sparks.yaml").read_text())
 
 
 def test_other_names_or_another_authority_need_another_certificate(tmp_path: Path) -> None:
