@@ -152,30 +152,11 @@ def server_certificate(
         hosts: Names and addresses of the server.
         record: Write a new one to its file, unlike in a dry run.
     """
-    if settings.tls == "own":
-        return _own(fleet, settings, server, server_names(settings, hosts), record)
-    if not settings.tls_certificate or not settings.tls_key:
+    if settings.tls != "own":
+        if settings.tls_certificate and settings.tls_key:
+            return read_certificate(settings.tls_certificate, settings.tls_key)
         return None
-    return read_certificate(settings.tls_certificate, settings.tls_key)
-
-
-def door_certificate(
-    fleet: Fleet, replica: str, settings: Settings, record: bool = True
-) -> Certificate | None:
-    """Return the certificate of a replica's door; None without TLS."""
-    head = fleet.replicas[replica].sparks[0]
-    hosts = (fleet.sparks[head].ssh_hostname, head, replica)
-    return server_certificate(fleet, settings, f"door-{replica}", hosts, record)
-
-
-def chains(certificates: Iterable[Certificate | None]) -> str:
-    """Return the certificates of servers, for a client that is to trust them, without keys."""
-    return "".join(dict.fromkeys(each.chain for each in certificates if each))
-
-
-def _own(
-    fleet: Fleet, settings: Settings, server: str, names: Sequence[str], record: bool
-) -> Certificate:
+    names = server_names(settings, hosts)
     folder, now = authority_folder(fleet.source), datetime.now(UTC)
     file = folder / f"{server}.pem"
     try:
@@ -193,10 +174,10 @@ def _own(
         if record or not is_new:
             # Of several runs at once, one has made it.
             authority = (folder / _KEYS).read_text("utf-8")
-        if record:
-            write_file(folder / _PUBLIC, authority.partition(PRIVATE_KEY)[0], only_new=True)
         text = file.read_text("utf-8") if file.exists() else ""
         allowed = signable(authority, names)
+        if record:
+            write_file(folder / _PUBLIC, authority.partition(PRIVATE_KEY)[0], only_new=True)
         if is_due(text, authority, allowed, now):
             text = signed(authority, allowed, now)
             if record:
@@ -210,6 +191,20 @@ def _own(
         ) from None
     ends = _end(str(file), x509.load_pem_x509_certificate(text.encode()))
     return Certificate(str(file), text, ends, tuple(each for each in names if each not in allowed))
+
+
+def door_certificate(
+    fleet: Fleet, replica: str, settings: Settings, record: bool = True
+) -> Certificate | None:
+    """Return the certificate of a replica's door; None without TLS."""
+    head = fleet.replicas[replica].sparks[0]
+    hosts = (fleet.sparks[head].ssh_hostname, head, replica)
+    return server_certificate(fleet, settings, f"door-{replica}", hosts, record)
+
+
+def chains(certificates: Iterable[Certificate | None]) -> str:
+    """Return the certificates of servers, for a client that is to trust them, without keys."""
+    return "".join(dict.fromkeys(each.chain for each in certificates if each))
 
 
 def _site_names(settings: Settings, fleet: Fleet) -> tuple[str, ...]:

@@ -64,8 +64,9 @@ class GatewayProxy:
 
     def __init__(self, configuration: dict[str, Any], key: str) -> None:
         self.intake, self._trusted = Intake(), configuration["trusted"]
+        keyed = {"Authorization": f"Bearer {key}"}
         self.replicas = {
-            name: Backend(name, door["url"], key if door["keyed"] else "")
+            name: Backend(name, door["url"], keyed if door["keyed"] else {})
             for name, door in configuration["doors"].items()
         }
         self.models = configuration["models"]

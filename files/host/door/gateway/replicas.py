@@ -19,21 +19,16 @@ class Backend:
     """A replica, as its door shows it.
 
     Attributes:
-        key: What its door wants to see; empty where it wants none.
+        authorization: The header that opens its door; empty where it needs none.
         fault: Why it does not serve; empty while it does.
         in_flight: Requests that it has not answered to the end.
     """
 
     name: str
     url: str
-    key: str
+    authorization: dict[str, str]
     fault: str = ""
     in_flight: int = 0
-
-    @property
-    def authorization(self) -> dict[str, str]:
-        """The header that opens its door."""
-        return {"Authorization": f"Bearer {self.key}"} if self.key else {}
 
     @contextmanager
     def busy(self) -> Iterator[None]:
