@@ -4,7 +4,7 @@ The authority is beside the inventory, in a folder that git ignores: clients get
 and the certificates of the servers contain private keys.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

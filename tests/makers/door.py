@@ -5,8 +5,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from sparkwright.declared.fleet.file import load_fleet
-from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.settings import Settings, settings_of
 from sparkwright.door.certificates import Certificate, read_certificate
 from sparkwright.door.door import DoorPlan
@@ -71,10 +69,6 @@ def declared(path: Path, more: str = "") -> Path:
     """Write an inventory."""
     path.write_text(FLEET + more)
     return path
-
-
-def loaded(path: Path) -> Fleet:
-    return load_fleet(path)
 
 
 def own_certificate(folder: Path) -> Certificate:

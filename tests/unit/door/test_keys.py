@@ -12,6 +12,7 @@ import pytest
 
 from sparkwright.common.errors import PlanError
 from sparkwright.declared.fleet import keys_command
+from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.door import deploy
 from sparkwright.door.key import Key
 from sparkwright.door.keys import (
@@ -25,7 +26,7 @@ from sparkwright.door.keys import (
     named_key,
 )
 from tests.commands import sparkwright
-from tests.makers.door import FLEET, KEY, declared, keys_text, loaded
+from tests.makers.door import FLEET, KEY, declared, keys_text
 
 GATEWAY = "gateway: {spark: spark-a}\n"
 
@@ -62,7 +63,7 @@ def refusal(path: Path) -> str:
 
 
 def test_the_first_key_is_made_once_and_stays(tmp_path: Path) -> None:
-    fleet = loaded(declared(tmp_path / "sparks.yaml"))
+    fleet = load_fleet(declared(tmp_path / "sparks.yaml"))
     assert not has_keys(fleet)
     path = tmp_path / "sparks.keys"
     assert make_keys(fleet) == f"wrote {path} (0600): the API keys; back it up"
@@ -84,12 +85,12 @@ def test_reading_makes_no_file(tmp_path: Path, run: Callable[..., str]) -> None:
     for line in ("list", "show", "add ann", "remove owner", "rotate owner"):
         run(path, line, status=1)
     with pytest.raises(PlanError, match="found no such file"):
-        named_key(loaded(path), "prometheus")
+        named_key(load_fleet(path), "prometheus")
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_several_runs_at_a_time_make_the_same_key(tmp_path: Path) -> None:
-    path, fleet = tmp_path / "sparks.keys", loaded(declared(tmp_path / "sparks.yaml"))
+    path, fleet = tmp_path / "sparks.keys", load_fleet(declared(tmp_path / "sparks.yaml"))
     # A fork of a process with threads, which tests before may have left, can stand still for ever.
     with multiprocessing.get_context("spawn").Pool(8) as pool:
         made = pool.map(make_keys, [fleet] * 32, chunksize=1)
@@ -109,7 +110,7 @@ def test_several_runs_at_a_time_make_the_same_key(tmp_path: Path) -> None:
 def test_nothing_new_is_made_where_a_door_has_some(
     tmp_path: Path, issued: str, having: str, read: str, why: str
 ) -> None:
-    fleet = loaded(declared(tmp_path / "sparks.yaml"))
+    fleet = load_fleet(declared(tmp_path / "sparks.yaml"))
     doors = {f"spark-{each}": each in having for each in read}
     said = lost(fleet, tmp_path / "sparks.lost", issued, doors)
     assert said
@@ -138,7 +139,7 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     (tmp_path / "dangling.keys").symlink_to("nowhere")
     for name, why in (("folder", "found a folder"), ("dangling", "found a link to nothing")):
         assert f"{name}.keys: {why}; expected" in refusal(declared(tmp_path / f"{name}.yaml"))
-    fleet = loaded(declared(tmp_path / "dangling.yaml"))
+    fleet = load_fleet(declared(tmp_path / "dangling.yaml"))
     assert has_keys(fleet)
     assert make_keys(fleet) == ""
     (tmp_path / "file").touch()
@@ -200,7 +201,7 @@ def test_a_key_has_a_name_places_and_a_last_day(tmp_path: Path) -> None:
         f"bob {KEY}2 until: 2099-12-31",
     )
     path = write(tmp_path / "a.keys", keys_text(MORE, *more))
-    owner, guest, bob = fleet_keys(loaded(path))
+    owner, guest, bob = fleet_keys(load_fleet(path))
     assert [owner.opens(place) for place in ("chat", "code", "gateway")] == [True] * 3
     assert [guest.opens(place) for place in ("chat", "code", "gateway")] == [True, False, True]
     assert (guest.places, bob.places) == (["chat", "gateway"], [])
@@ -224,11 +225,11 @@ def test_the_gateways_own_key_opens_replicas_alone_and_is_no_clients(
 ) -> None:
     fleet = write(tmp_path / "a.keys", keys_text(f"gateway {KEY}1 until: 2099-12-31", MORE))
     # Without a gateway no door knows it; a change of the file keeps it.
-    assert [key.name for key in fleet_keys(loaded(fleet))] == ["owner"]
+    assert [key.name for key in fleet_keys(load_fleet(fleet))] == ["owner"]
     run(fleet, "add ann")
     run(fleet, "remove ann")
     declared(fleet, GATEWAY)
-    own, owner = fleet_keys(loaded(fleet))
+    own, owner = fleet_keys(load_fleet(fleet))
     assert [own.opens(place) for place in ("chat", "gateway")] == [True, False]
     assert ":metrics" not in own.line("chat")
     assert api_keys(fleet) == (KEY,)
@@ -237,7 +238,7 @@ def test_the_gateways_own_key_opens_replicas_alone_and_is_no_clients(
         run(fleet, line, "found gateway, whose key a run makes", status=1)
     assert "gateway  replicas, for the gateway itself" in run(fleet, "list")
     run(fleet, "rotate gateway --days 0")
-    new, _ = fleet_keys(loaded(fleet))
+    new, _ = fleet_keys(load_fleet(fleet))
     assert (new.name, new.secret == own.secret) == ("gateway", False)
 
 
@@ -245,7 +246,7 @@ def test_a_run_with_a_gateway_makes_its_key_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path / "a.keys", keys_text(MORE))
-    fleet = loaded(declared(path, GATEWAY))
+    fleet = load_fleet(declared(path, GATEWAY))
     monkeypatch.setattr(deploy, "_planned", {})
     monkeypatch.setattr(deploy, "is_dry_run", lambda: True)
     assert [key.name for key in deploy.run_keys(fleet)] == ["owner", "gateway"]
@@ -263,7 +264,7 @@ def test_a_run_with_a_gateway_makes_its_key_once(
     with pytest.raises(
         PlanError, match="found keys that are in a store of yours; expected a key of gateway there"
     ):
-        deploy.run_keys(loaded(declared(path, words)))
+        deploy.run_keys(load_fleet(declared(path, words)))
 
 
 def test_one_command_makes_replaces_and_removes_a_key(
@@ -282,7 +283,7 @@ def test_one_command_makes_replaces_and_removes_a_key(
     told = "owner has a new key; the old ones open until "
     new = run(fleet, "rotate owner --days 3", told)
     assert api_keys(fleet) == (new, owner, guest)
-    days = [key.until for key in fleet_keys(loaded(fleet)) if key.name == "owner"]
+    days = [key.until for key in fleet_keys(load_fleet(fleet)) if key.name == "owner"]
     assert days[0] is None
     assert days[1] is not None
     assert 2 <= (days[1] - datetime.now(UTC).date()).days <= 3
@@ -315,11 +316,11 @@ def test_a_leaked_key_is_replaced_though_it_is_the_only_one(
     told = "owner has a new key; the old ones are removed. In force once deployed: "
     new = run(path, "rotate owner --days 0", told)
     assert api_keys(path) == (new,)
-    assert KEY not in [key.secret for key in fleet_keys(loaded(path))]
+    assert KEY not in [key.secret for key in fleet_keys(load_fleet(path))]
     # Any other key goes, one that opens nothing as well.
     for name in ("ann", "old"):
         run(path, f"remove {name}")
-    assert [key.name for key in fleet_keys(loaded(path))] == ["owner"]
+    assert [key.name for key in fleet_keys(load_fleet(path))] == ["owner"]
 
 
 @pytest.mark.parametrize(
