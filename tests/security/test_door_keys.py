@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from sparkwright.door.key import Key
-from tests.component.door.running import FakeServer, Running, haproxy
-from tests.component.door.waiting import HOLD, waiting
+from tests.component.door.running import HOLD, FakeServer, Running, haproxy, waiting
 from tests.makers.door import KEY, plan
 from tests.security.attacks import TIMES, attack
 

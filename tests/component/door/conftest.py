@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.clock import patience
-from tests.component.door.running import Engines, FakeServer, Running
-from tests.component.door.waiting import HOLD, Asked
+from tests.component.door.running import HOLD, Asked, Engines, FakeServer, Running
 from tests.component.servers import serving
 from tests.makers.door import KEY, OTHER
 

@@ -178,14 +178,6 @@ def test_tls_with_the_owners_certificate(
     assert client.sock.selected_alpn_protocol() == "http/1.1"  # type: ignore[attr-defined]
 
 
-def test_a_door_without_a_key_is_open_and_still_has_its_list(
-    running: Running, engine: FakeServer
-) -> None:
-    running.change(keys=None)
-    assert running.status("GET", "/v1/models", None) == 200
-    assert running.status("POST", "/invocations", None) == 404
-
-
 def test_a_client_may_be_silent_while_the_engine_thinks(
     running: Running, engine: FakeServer
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import shutil
-import subprocess
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,12 +13,11 @@ import pytest
 from tests.clock import patience
 from tests.component.door.running import haproxy
 from tests.makers.gateway import KEYS
-from tests.makers.gateway_clients import Client, ask, curl, requests
-from tests.makers.gateway_replicas import WORDS, Door
+from tests.makers.gateway_clients import ask, requests
+from tests.makers.gateway_replicas import Door
 
 pytestmark = [haproxy, pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")]
 CHAT = "/v1/chat/completions"
-TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
 
 
 @pytest.mark.parametrize("key", [None, "sk-wrong", "sk-door-and-client-012", ""])
@@ -100,48 +98,6 @@ def test_an_unknown_name(url: str, doors: list[Door], name: str) -> None:
     status, text = ask(url, CHAT, model=name, messages=[])
     assert (status, "Invalid model name" in text) == (400, True)
     assert [door.asked for door in doors] == [[], []]
-
-
-def test_curl_gets_a_stream_as_it_comes(url: str, doors: list[Door]) -> None:
-    for door in doors:
-        door.state = "late"
-    with subprocess.Popen(curl(url), stdout=subprocess.PIPE) as run:
-        assert run.stdout
-        before = b""
-        while b"two" not in before:
-            before += run.stdout.readline()
-        assert b"three" not in before  # the replica has not said it yet
-        for door in doors:
-            door.go.set()
-        after = run.stdout.read()
-    assert after.rstrip().endswith(b"data: [DONE]")
-
-
-def test_openai_streams_text_and_thinking(client: Client, url: str) -> None:
-    found = client(
-        url,
-        "text, thinking = '', ''\n"
-        "for chunk in client.chat.completions.create(model='tiny', messages=user, stream=True):\n"
-        "    delta = chunk.choices[0].delta\n"
-        "    text += delta.content or ''\n"
-        "    thinking += getattr(delta, 'reasoning', None) or ''\n"
-        "print(json.dumps([text, thinking, chunk.choices[0].finish_reason]))",
-    )
-    assert found == ["".join(WORDS), "hm", "stop"]
-
-
-@pytest.mark.parametrize("stream", [True, False])
-def test_openai_gets_tool_calls(client: Client, url: str, stream: bool) -> None:
-    found = client(
-        url,
-        f"tools = [{TOOL!r}]\n"
-        f"answer = client.chat.completions.create(model='tiny', messages=user, tools=tools,"
-        f" tool_choice='auto', parallel_tool_calls=False, stream={stream})\n"
-        f"calls = [call for chunk in answer for call in chunk.choices[0].delta.tool_calls or []]"
-        f" if {stream} else answer.choices[0].message.tool_calls\n"
-        "print(json.dumps([[call.function.name, call.function.arguments] for call in calls]))",
-    )
-    assert found == [["add", '{"a": 1}']]
 
 
 @pytest.mark.parametrize(

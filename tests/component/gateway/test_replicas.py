@@ -92,15 +92,6 @@ def test_a_replica_lost_before_the_first_token_is_not_noticed(
     assert asked_until(doors[0], request) == len(doors[1].asked)
 
 
-def test_a_replica_that_has_lost_its_power_is_left_out(
-    url: str, started: tuple[str, Path], doors: list[Door]
-) -> None:
-    doors[0].state = "gone"
-    for _ in range(4):
-        assert ask(url, "/v1/completions", **requests(False)["/v1/completions"])[0] == 200
-    until(lambda: "chat-a does not (no answer from" in said(started[1]))
-
-
 def test_a_spark_without_power_is_given_up_soon(url: str, dead: socket.socket) -> None:
     with ExitStack() as stack:
         dead.listen(0)

@@ -54,16 +54,6 @@ def tells(*answers: dict[str, object], status: int = 0) -> Answer:
     return run
 
 
-def test_a_switch_notes_what_the_head_tells(pyinfra: StandIn) -> None:
-    told = {"replica": "a", "reason": "", "gap": 1.0, "beside": False, "speed": 41.5}
-    seen = pyinfra(tells(told | {"rank": 1, "seconds": 9}, told | {"rank": 0, "seconds": 7}))
-    assert RUNS.switch([PAIR], 40.5) == {}
-    assert (PAIR.seconds, PAIR.gap, PAIR.speed) == (7, 1.0, 41.5)
-    deploy, _, *words = seen[0]
-    assert deploy == "sparkwright.upkeep.rollout.deploy.switch"
-    assert words == ["minimum_speed=40.5", "-y", "--limit=a", "--data", "trial_seconds=3"]
-
-
 @pytest.mark.parametrize(
     ("answers", "reason"),
     [
@@ -177,13 +167,3 @@ def test_who_is_forced_is_a_replica(site: Path) -> None:
     with pytest.raises(PlanError) as error:
         roll_out(RUNS, 0, None, ["chaat"], dry=True, yes=False)
     assert error.value.problems == ("--force: found 'chaat'; did you mean 'chat'?",)
-
-
-def test_one_rollout_at_a_time(pyinfra: StandIn, site: Path) -> None:
-    def second(words: list[str]) -> tuple[int, str]:
-        with pytest.raises(PlanError, match="found another rollout at work"):
-            roll_out(RUNS, 0, None, [], dry=False, yes=True)
-        return 1, ""
-
-    pyinfra(second)
-    assert roll_out(RUNS, 0, None, [], dry=False, yes=True) == 1

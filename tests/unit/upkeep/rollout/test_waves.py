@@ -35,7 +35,6 @@ class Fleet:
         fails: why a switch to the new release ("+a"), a check ("=a") or a way back ("-a") fails.
         after: what happens to the fleet once a step is done.
         log: each step but looks, in order.
-        least: how many others served during a switch, at the least.
     """
 
     serves: dict[str, str | None]
@@ -48,7 +47,6 @@ class Fleet:
     after: Mapping[str, Callable[["Fleet"], object]] = field(default_factory=dict)
     speed: float | None = None
     log: list[str] = field(default_factory=list)
-    least: int = 99
     switching: set[str] = field(default_factory=set)
     silent: set[str] = field(default_factory=set)
     restarted: set[str] = field(default_factory=set)
@@ -76,8 +74,6 @@ class Fleet:
         """Do a step of a replica; return why it failed."""
         self.log.append(f"{step}{name}")
         why = self.fails.get(f"{step}{name}", "")
-        if step == "+":
-            self.least = min(self.least, sum(map(bool, self.serves.values())) - 1)
         if not why:
             self.serves[name] = release
         if then := self.after.get(f"{step}{name}"):
@@ -151,7 +147,6 @@ MINE = "found mine, set by somebody else; expected old as when the rollout began
         (singles("abcd"), "+a =a +b =b +c +d =c =d", "switched switched switched switched", ""),
         # What serves its release is not touched.
         (Fleet({"a": "old", "b": "new"}), "+a =a", "switched already", ""),
-        (singles("ab", "new"), "", "already already", ""),
         # A switch that a killed run has begun is joined.
         (
             Fleet(
@@ -202,10 +197,6 @@ MINE = "found mine, set by somebody else; expected old as when the rollout began
             singles("abc", after={"+b": becomes("a", None)}),
             *("+a =a +b =b -a", "failed switched waiting", "does no more"),
         ),
-        (
-            singles("ab", after={"=b": becomes("a", None)}),
-            *("+a =a +b =b -a", "failed switched", "does no more"),
-        ),
         # No turn begins while another replica is down.
         (
             singles("abc", after={"=a": becomes("c", None)}),
@@ -255,12 +246,6 @@ def test_waves_begin_with_one_and_grow() -> None:
         assert [len(wave) for wave in waves] == sizes
         assert [each.replica for wave in waves for each in wave] == [*records]
         assert [each.wave for each in waves[-1]] == sizes[-1] * [len(sizes)] if waves else not sizes
-
-
-def test_all_others_serve_during_a_switch() -> None:
-    fleet = singles("abcd")
-    fleet.play()
-    assert fleet.least == 3
 
 
 @pytest.mark.parametrize(
