@@ -166,7 +166,7 @@ def rollout(
 
     Runs: pyinfra, once for each step
     """
-    from sparkwright.upkeep.rollout.command import roll_out
+    from sparkwright.upkeep.rollout.rollout import roll_out
     from sparkwright.upkeep.rollout.runs import Runs
 
     enter_site()

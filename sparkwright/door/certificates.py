@@ -4,8 +4,7 @@ The authority is beside the inventory, in a folder that git ignores: clients get
 and the certificates of the servers contain private keys.
 """
 
-import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -153,11 +152,45 @@ def server_certificate(
         hosts: Names and addresses of the server.
         record: Write a new one to its file, unlike in a dry run.
     """
-    if settings.tls == "own":
-        return _own(fleet, settings, server, server_names(settings, hosts), record)
-    if not settings.tls_certificate or not settings.tls_key:
+    if settings.tls != "own":
+        if settings.tls_certificate and settings.tls_key:
+            return read_certificate(settings.tls_certificate, settings.tls_key)
         return None
-    return read_certificate(settings.tls_certificate, settings.tls_key)
+    names = server_names(settings, hosts)
+    folder, now = authority_folder(fleet.source), datetime.now(UTC)
+    file = folder / f"{server}.pem"
+    try:
+        # An owner who wants a new one has made an empty folder: `check_authority`. Another run may
+        # just write to it.
+        is_new = not any(folder.glob("[!.]*"))
+        authority = ""
+        if is_new:
+            site = [*names, *_site_names(settings, fleet)]
+            authority = new_authority(fleet.source.stem, site, now)
+        if is_new and record:
+            folder.mkdir(exist_ok=True)
+            folder.chmod(0o700)
+            write_file(folder / _KEYS, authority, 0o600, only_new=True)
+        if record or not is_new:
+            # Of several runs at once, one has made it.
+            authority = (folder / _KEYS).read_text("utf-8")
+        text = file.read_text("utf-8") if file.exists() else ""
+        allowed = signable(authority, names)
+        if record:
+            write_file(folder / _PUBLIC, authority.partition(PRIVATE_KEY)[0], only_new=True)
+        if is_due(text, authority, allowed, now):
+            text = signed(authority, allowed, now)
+            if record:
+                write_file(file, text, 0o600)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise PlanError(
+            f"{folder}: the certificate authority is unusable ({why}): restore {_KEYS} and "
+            f"{_PUBLIC} from a backup, or delete the folder; the next run then creates a new "
+            f"authority, and all clients need its {_PUBLIC}"
+        ) from None
+    ends = _end(str(file), x509.load_pem_x509_certificate(text.encode()))
+    return Certificate(str(file), text, ends, tuple(each for each in names if each not in allowed))
 
 
 def door_certificate(
@@ -174,55 +207,8 @@ def chains(certificates: Iterable[Certificate | None]) -> str:
     return "".join(dict.fromkeys(each.chain for each in certificates if each))
 
 
-def _own(
-    fleet: Fleet, settings: Settings, server: str, names: Sequence[str], record: bool
-) -> Certificate:
-    folder, now = authority_folder(fleet.source), datetime.now(UTC)
-    file = folder / f"{server}.pem"
-    try:
-        # An owner who wants a new one has made an empty folder: `check_authority`.
-        is_new = not folder.exists() or not any(folder.iterdir())
-        authority = ""
-        if is_new:
-            site = [*names, *_site_names(settings, fleet)]
-            authority = new_authority(fleet.source.stem, site, now)
-        if is_new and record:
-            _make(folder, authority)
-        if record or not is_new:
-            authority = (folder / _KEYS).read_text("utf-8")
-        text = file.read_text("utf-8") if file.exists() else ""
-        allowed = signable(authority, names)
-        if is_due(text, authority, allowed, now):
-            text = signed(authority, allowed, now)
-            if record:
-                write_file(file, text, 0o600)
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise PlanError(
-            f"{folder}: the certificate authority is unusable ({why}): restore {_KEYS} and "
-            f"{_PUBLIC} from a backup, or delete the folder; the next run then creates a new "
-            f"authority, and all clients need its {_PUBLIC}"
-        ) from None
-    ends = _end(str(file), x509.load_pem_x509_certificate(text.encode()))
-    return Certificate(str(file), text, ends, tuple(each for each in names if each not in allowed))
-
-
 def _site_names(settings: Settings, fleet: Fleet) -> tuple[str, ...]:
     """Return the names and addresses of all servers that a site has or may have."""
     hosts = [*fleet.sparks.values(), *([fleet.gateway] if fleet.gateway else [])]
     addresses = (each.ssh_hostname for each in hosts)
     return server_names(settings, [*fleet.replicas, *fleet.sparks, "gateway", *addresses])
-
-
-def _make(folder: Path, authority: str) -> None:
-    """Make the folder of an authority in one step; of several runs at once, one makes it."""
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
-        new = Path(temporary) / folder.name
-        new.mkdir(mode=0o700)
-        write_file(new / _KEYS, authority, 0o600)
-        write_file(new / _PUBLIC, authority.partition(PRIVATE_KEY)[0])
-        try:
-            new.rename(folder)
-        except OSError:
-            if not (folder / _KEYS).exists():
-                raise

@@ -16,7 +16,7 @@ from sparkwright.common.placed import folder, seat_folders
 from sparkwright.common.render import unit_file
 from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.settings import Settings
-from sparkwright.door.door import SEAT_UNIT, UNIT, DoorPlan
+from sparkwright.door.door import SEAT_UNIT, UNIT, DoorPlan, IssuedToDoors, ask_door
 from sparkwright.door.key import GATEWAY, Key
 from sparkwright.door.keys import (
     OWNER,
@@ -30,7 +30,6 @@ from sparkwright.door.keys import (
     new_secret,
 )
 from sparkwright.door.operations import door, no_door
-from sparkwright.door.state import IssuedToDoors, ask_door
 from sparkwright.plan.release.programs import program_files
 from sparkwright.run.spark import fleet_of
 from sparkwright.run.state import read_all
@@ -62,7 +61,6 @@ def apply() -> None:
             name="Door of the replica",
             root=own.place,
             plan=_plan(own),
-            template=(_FILES / "door.cfg").read_text("utf-8"),
             folders=[
                 folder(own.root, "bin"),
                 folder(own.root, "door"),

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time
 from hashlib import sha256
@@ -27,12 +27,12 @@ _SECRET = re.compile(rf"[A-Za-z0-9._~+/=-]{{{_SHORTEST},}}")
 # The places that a key may open beside replicas: the gateway, and the metrics of all doors. The key
 # with the gateway's name is its own: it opens the replicas, and nothing else.
 GATEWAY, METRICS = "gateway", "metrics"
+_LIST = "a list of keys, such as {name: ann, secret: …, places: [chat]}"
 # In the year 2286.
 _NEVER = 9_999_999_999
 
 
 def _is_strong(secret: str) -> bool:
-    """Tell whether a key can be sent, and not guessed."""
     # A text of a repeated piece occurs in its double at another place than the ends.
     repeats = secret in (secret + secret)[1:-1]
     strong = len(secret) >= _SHORTEST and len(set(secret)) >= _DIFFERENT and not repeats
@@ -104,17 +104,11 @@ class Key(Model):
 class KeysFile(Model):
     """The content of a file of keys."""
 
-    keys: list[Key] = Field(
-        description="a list of keys, such as {name: ann, secret: …, places: [chat]}"
-    )
+    keys: list[Key] = Field(description=_LIST)
 
 
 def parse_keys(text: str, source: str, replicas: Collection[str]) -> list[Key]:
-    """Read the text of a file of keys.
-
-    Raises:
-        PlanError: All its faults; no key is shown.
-    """
+    """Read the text of a file of keys. A PlanError tells all its faults, and shows no key."""
     try:
         data = yaml.parse(text, source)
         if not isinstance(data, dict) or "sops" in data:
@@ -134,22 +128,20 @@ def parse_keys(text: str, source: str, replicas: Collection[str]) -> list[Key]:
 
 def check_keys(keys: Sequence[Key], source: str, replicas: Collection[str]) -> None:
     """Refuse keys for places that are none, and a key of two people."""
-    if problems := [*_problems(keys, {*replicas, GATEWAY, METRICS})]:
-        raise PlanError(*(f"{source}: {problem}" for problem in problems))
-
-
-_LIST = KeysFile.model_fields["keys"].description
-
-
-def _problems(keys: Sequence[Key], places: set[str]) -> Iterator[str]:
+    places, problems = {*replicas, GATEWAY, METRICS}, []
     for number, key in enumerate(keys):
-        where = f"keys[{number}].places: found"
+        where = f"{source}: keys[{number}].places: found"
         if key.name == GATEWAY and key.places:
-            yield f"{where} some for {GATEWAY}; expected none: its key opens the replicas"
-        for place in key.places:
-            if place not in places:
-                yield f"{where} {place[:_SHORTEST]!r} for {key.name}; {nearest(place, places)}"
+            why = "expected none: its key opens the replicas"
+            problems.append(f"{where} some for {GATEWAY}; {why}")
+        problems += (
+            f"{where} {place[:_SHORTEST]!r} for {key.name}; {nearest(place, places)}"
+            for place in key.places
+            if place not in places
+        )
     for secret, count in Counter(key.secret for key in keys).items():
         if count > 1:
             names = " and ".join(key.name for key in keys if key.secret == secret)
-            yield f"keys: found one key for {names}; expected one for each"
+            problems.append(f"{source}: keys: found one key for {names}; expected one for each")
+    if problems:
+        raise PlanError(*problems)

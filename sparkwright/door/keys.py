@@ -43,11 +43,7 @@ def has_keys(fleet: Fleet) -> bool:
 
 
 def fleet_keys(fleet: Fleet) -> list[Key]:
-    """Return the API keys of a fleet, of which at least one opens everything.
-
-    Raises:
-        PlanError: There are none, some are invalid, or none opens everything.
-    """
+    """Return the API keys of a fleet, of which at least one opens everything."""
     keys = [key for key in _all_keys(fleet) if fleet.gateway or key.name != GATEWAY]
     if not opening_all(keys):
         stored = f"{{name: {OWNER}, secret: …}} in your store"
@@ -59,7 +55,6 @@ def fleet_keys(fleet: Fleet) -> list[Key]:
 
 
 def _source(fleet: Fleet) -> str:
-    """Return where the keys of a fleet are, for messages."""
     return f"{fleet.source}: keys_command" if fleet.keys_command else str(keys_path(fleet.source))
 
 
@@ -109,16 +104,13 @@ def named_key(fleet: Fleet, name: str, places: Sequence[str] = ()) -> str:
 
 
 def make_keys(fleet: Fleet) -> str:
-    """Make the file with one new key, in one step.
+    """Make the file with one new key, in one step. Returns a sentence about it.
 
-    Returns:
-        A sentence; "" where there is a file, such as another run has just made.
+    It returns "" where there is a file, such as another run has just made.
     """
     path = keys_path(fleet.source)
-    text = _text([Key(name=OWNER, secret=new_secret())])
-    if not write_file(path, text, 0o600, only_new=True):
-        return ""
-    return f"wrote {path} (0600): the API keys; back it up"
+    is_new = _write(path, [Key(name=OWNER, secret=new_secret())], only_new=True)
+    return f"wrote {path} (0600): the API keys; back it up" if is_new else ""
 
 
 def new_file(fleet: Fleet) -> str:
@@ -135,8 +127,7 @@ def lost(fleet: Fleet, path: Path, issued: str, doors: Mapping[str, bool]) -> st
 
     Args:
         path: Where they should be beside the inventory.
-        issued: "keys", or "certificate".
-        doors: Whether the door of each Spark that was read has some: see `IssuedToDoors`.
+        issued: A field of `IssuedToDoors`; `doors` has it of each Spark that was read.
     """
     absent, what, new = {
         "keys": ("such file", "keys", next_line("keys new")),
@@ -145,12 +136,11 @@ def lost(fleet: Fleet, path: Path, issued: str, doors: Mapping[str, bool]) -> st
     keyed = (each for each in fleet.replicas.values() if issued != "keys" or not each.api_key)
     unread = [each.sparks[0] for each in keyed if each.sparks[0] not in doors]
     having = sorted(spark for spark, found in doors.items() if found)
+    if not having and not unread:
+        return None
+    why = f"and this run leaves out {' and '.join(unread)}, whose door may have {what}"
     if having:
         why = f"while the door of {' and of '.join(having)} has {what}"
-    elif unread:
-        why = f"and this run leaves out {' and '.join(unread)}, whose door may have {what}"
-    else:
-        return None
     return (
         f"{path}: found no {absent}, {why}; expected what it came from: clients of the doors "
         "cannot use a new one. Nothing was changed.\n"
@@ -170,7 +160,6 @@ def _own_file(fleet: Fleet, what: str) -> Path:
 
 
 def _named(fleet: Fleet, name: str, keys: Sequence[Key]) -> list[Key]:
-    """Return the keys of a name."""
     found = [key for key in keys if key.name == name]
     if not found:
         names = ", ".join(dict.fromkeys(key.name for key in keys))
@@ -214,30 +203,25 @@ def add_key(fleet: Fleet, name: str, places: Sequence[str] = (), until: date | N
     check_keys(keys, source, fleet.replicas)
     if not new.is_valid:
         raise PlanError(f"--until: found {until}, which is over; expected today or a later day")
-    write_keys(path, keys)
+    _write(path, keys)
     return new.secret
 
 
 def rotate_key(fleet: Fleet, name: str, days: int) -> tuple[str, date | None]:
     """Make a new key for a name; the old ones stay valid for some days, or are removed.
 
-    Returns:
-        The new one, and the last day of the old ones; None where they are removed.
+    Returns it, and the last day of the old ones; None where they are removed.
     """
     path, keys = _own_file(fleet, f"the change of {name}"), _all_keys(fleet)
     old = _named(fleet, name, keys)
-    last = datetime.now(UTC).date() + timedelta(days=days) if days else None
     new = Key(name=name, secret=new_secret(), places=old[0].places)
-    ended = (
-        [key.model_copy(update={"until": min(key.until or last, last)}) for key in old]
-        if last
-        else []
-    )
-    left = [key for key in keys if key not in old]
+    changed, last = [new], None
+    if days:
+        last = datetime.now(UTC).date() + timedelta(days=days)
+        changed += (key.model_copy(update={"until": min(key.until or last, last)}) for key in old)
     # Of a name the first one counts.
     first = keys.index(old[0])
-    left[first:first] = [new, *ended]
-    write_keys(path, left)
+    _write(path, [*keys[:first], *changed, *(key for key in keys[first:] if key not in old)])
     return new.secret, last
 
 
@@ -252,7 +236,7 @@ def remove_key(fleet: Fleet, name: str) -> None:
             "to stay, for this project's own tools. To replace it: "
             f"{next_line('keys rotate', f'{name} --days 0')}"
         )
-    write_keys(path, left)
+    _write(path, left)
 
 
 def new_secret() -> str:
@@ -275,11 +259,6 @@ def read_file(path: Path, replicas: Collection[str]) -> list[Key] | None:
         return parse_keys(text, str(path), replicas)
 
 
-def write_keys(path: Path, keys: Sequence[Key]) -> None:
-    """Replace the keys of a file."""
-    write_file(path, _text(keys), 0o600)
-
-
-def _text(keys: Sequence[Key]) -> str:
+def _write(path: Path, keys: Sequence[Key], only_new: bool = False) -> bool:
     entries = [key.model_dump(mode="json", exclude_defaults=True) for key in keys]
-    return _HEAD + yaml.dump({"keys": entries})
+    return write_file(path, _HEAD + yaml.dump({"keys": entries}), 0o600, only_new=only_new)

@@ -1,6 +1,6 @@
 """The door of a replica: on its head, and nowhere else."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from ipaddress import ip_address
 
@@ -12,8 +12,15 @@ from sparkwright.common.errors import Difference
 from sparkwright.common.files import ABSENT, Entry, ManagedFile, file_difference, secret_difference
 from sparkwright.common.operations import differs, failing, notice, unit_differs
 from sparkwright.common.placed import SYSTEMD
-from sparkwright.door.door import UNIT, DoorPlan, door_folder, door_unit, mark
-from sparkwright.door.state import DoorState, ask_door
+from sparkwright.door.door import (
+    UNIT,
+    DoorPlan,
+    DoorState,
+    ask_door,
+    door_folder,
+    door_unit,
+    mark,
+)
 from sparkwright.machine.host.operations.files import managed_files, path_states
 from sparkwright.machine.host.operations.packages import install
 from sparkwright.machine.host.state import UnitState, unit_state
@@ -24,7 +31,7 @@ _PACKAGE = "haproxy"
 
 @operation()
 def door(
-    root: str, plan: DoorPlan, template: str, folders: Sequence[Entry], unit: ManagedFile
+    root: str, plan: DoorPlan, folders: Sequence[Entry], unit: ManagedFile
 ) -> Generator[PyinfraCommand]:
     """Have the door open: haproxy in a unit of its own, with these settings, keys and certificate.
 
@@ -32,22 +39,13 @@ def door(
     a reload, which ends no stream; only a new unit file restarts the door. haproxy's own service
     stays as its owner has set it.
     """
-    name, bind = door_unit(root), plan.settings.bind
-    state = read(host, ask_door(root, bind, plan.port))
+    name = door_unit(root)
+    state = read(host, ask_door(root, plan.settings.bind, plan.port))
     warn(plan)
-    if state.elsewhere:
-        yield failing(
-            f"found bind {bind}, which is no address of this Spark; expected one of its own, or "
-            "0.0.0.0 for all of them: `bind` in the group data."
-        )
+    if why := plan.obstacle(state):
+        yield failing(why)
         return
-    if state.taken:
-        yield failing(
-            f"port {plan.port} is taken by {' and '.join(state.taken)}. "
-            "Stop it, or give the replica another `port:` in the inventory."
-        )
-        return
-    files = plan.files(template, root)
+    files = plan.files(root)
     laid_down = list(managed_files._inner(entries=[*folders, unit]))
     unit_file = path_states([unit.path]).get(unit.path, ABSENT)
     running = unit_state(state.unit, [unit_file])
@@ -55,10 +53,7 @@ def door(
     for each in differing:
         differs(*each)
     _tell(state, name, running, mark(files))
-    if not state.installed:
-        yield install(_PACKAGE)
-    if not state.installed or state.stray:
-        yield StringCommand("systemctl disable --quiet --now haproxy.service")
+    yield from haproxy(state)
     yield from laid_down
     if differing:
         yield from _proved(root, files)
@@ -70,6 +65,14 @@ def door(
         yield StringCommand(f"systemctl start {name}")
     elif (state.mark, state.version) != (mark(files), state.installed):
         yield StringCommand(f"systemctl reload {name}")
+
+
+def haproxy(state: DoorState) -> Iterator[PyinfraCommand]:
+    """Have the package; its own service is off, unless it is an owner's."""
+    if not state.installed:
+        yield install(_PACKAGE)
+    if not state.installed or state.stray:
+        yield StringCommand("systemctl disable --quiet --now haproxy.service")
 
 
 def warn(plan: DoorPlan) -> None:

@@ -26,7 +26,7 @@ import json
 
 from pyinfra.connectors.fake import FakeConnector
 from pyinfra.connectors.util import CommandOutput, OutputLine
-from sparkwright.door.state import IssuedToDoors
+from sparkwright.door.door import IssuedToDoors
 from sparkwright.plan.release.served import Served
 
 _run = FakeConnector.run_shell_command

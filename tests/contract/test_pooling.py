@@ -15,7 +15,6 @@ from tests.contract.conftest import Start
 from tests.contract.engines import (
     COMPLETIONS,
     EMBEDDING,
-    MODEL,
     PATIENCE,
     RELEASE,
     RERANKER,
@@ -87,12 +86,6 @@ def test_endpoints(pooled: Running, recipe: str) -> None:
     assert (answer.status_code, answer.json()) == (404, {"detail": "Not Found"})
 
 
-def test_models(pooled: Running, recipe: str) -> None:
-    (model,) = pooled.ask("/v1/models").json()["data"]
-    name = load_recipe(recipe).served_names[0]
-    assert (model["id"], model["root"], model["max_model_len"]) == (name, MODEL, 4096)
-
-
 def test_embeddings(embedding: Running) -> None:
     """Vectors of one length, in the order of the texts; those of the same words are near."""
     one, same, other = vectors(embedding, TEXTS)
@@ -112,27 +105,6 @@ def test_ranking(reranker: Running) -> None:
     assert scores == sorted(scores, reverse=True)
     assert len(set(scores)) == 3
     assert [each["index"] for each in ranking(reranker, top_n=1)] == [found[0]["index"]]
-
-
-REFUSED = {
-    "no text": ({"model": "tiny-texts"}, 400, "'loc': 'body.input', 'msg': 'Field required'"),
-    "another model": ({"model": "nope", "input": "Hi"}, 404, "The model `nope` does not exist."),
-    "a text that is too long": (
-        {"model": "tiny-texts", "input": "word " * 5000},
-        400,
-        "This model's maximum context length is 4096 tokens. However, your prompt contains at "
-        "least 4097 input tokens",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_refused(embedding: Running, case: str) -> None:
-    body, status, words = REFUSED[case]
-    answer = embedding.ask("/v1/embeddings", body)
-    error = answer.json()["error"]
-    assert (answer.status_code, error["code"]) == (status, status)
-    assert words in error["message"]
 
 
 def test_the_product_is_satisfied(pooled: Running, recipe: str) -> None:

@@ -5,8 +5,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from sparkwright.declared.fleet.file import load_fleet
-from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.settings import Settings, settings_of
 from sparkwright.door.certificates import Certificate, read_certificate
 from sparkwright.door.door import DoorPlan
@@ -21,6 +19,13 @@ replicas:
   chat: {recipe: qwen3.6-35b-nvidia, sparks: [spark-a]}
   open: {recipe: qwen3.6-35b-nvidia, sparks: [spark-b], api_key: none}
 """
+# What a host without a door says.
+NO_DOOR: dict[str, Any] = {
+    **dict.fromkeys(("installed", "unit")),
+    **dict.fromkeys(("stray", "elsewhere"), False),
+    **dict.fromkeys(("version", "mark"), ""),
+    "taken": [],
+}
 SETTINGS: dict[str, Any] = {
     "certificate": None,
     "max_body_mib": 1,
@@ -52,10 +57,6 @@ def named(keys: Sequence[str | Key] | None) -> list[Key] | None:
     ]
 
 
-def files(of: DoorPlan, root: str = "/r") -> dict[str, str | None]:
-    return of.files((FILES / "door.cfg").read_text(), root)
-
-
 def keys_text(*entries: str) -> str:
     """Return a file of keys: `NAME SECRET` for each, then what follows in YAML's flow style."""
     lines = ["keys:"]
@@ -68,10 +69,6 @@ def declared(path: Path, more: str = "") -> Path:
     """Write an inventory."""
     path.write_text(FLEET + more)
     return path
-
-
-def loaded(path: Path) -> Fleet:
-    return load_fleet(path)
 
 
 def own_certificate(folder: Path) -> Certificate:

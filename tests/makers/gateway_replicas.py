@@ -96,11 +96,7 @@ class Replica(QuietHandler):
             choice = {"index": 0, "text": "".join(WORDS), "finish_reason": "stop"}
             self._json(200, {"id": "c", "object": "text_completion", "choices": [choice]})
         else:
-            message: dict[str, Any] = {"role": "assistant", "content": "".join(WORDS)}
-            message["reasoning"] = "hm"
-            if body.get("tools"):
-                call = {"name": "add", "arguments": '{"a": 1}'}
-                message["tool_calls"] = [{"id": "t", "type": "function", "function": call}]
+            message = {"role": "assistant", "content": "".join(WORDS), "reasoning": "hm"}
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
             usage = {"prompt_tokens": 1, "completion_tokens": 4, "total_tokens": 5}
             self._json(200, {"id": "c", "object": "chat.completion", "created": 1, "model": "tiny"}
@@ -156,9 +152,6 @@ class Replica(QuietHandler):
             self.connection.shutdown(2)
             return
         deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}, {"reasoning": "hm"}]
-        if body.get("tools"):
-            call = {"name": "add", "arguments": '{"a": 1}'}
-            deltas.append({"tool_calls": [{"index": 0, "id": "t", "function": call}]})
         deltas += [{"content": word} for word in WORDS]
         for number, delta in enumerate(deltas):
             self._event(delta, None)
@@ -168,7 +161,7 @@ class Replica(QuietHandler):
                 return
             if number == 3 and state == "late":
                 self.server.go.wait(patience())
-        self._event({}, "tool_calls" if body.get("tools") else "stop")
+        self._event({}, "stop")
         self._chunk(b"data: [DONE]\n\n")
         self.wfile.write(b"0\r\n\r\n")
 

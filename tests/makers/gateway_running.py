@@ -18,12 +18,11 @@ import pytest
 
 from sparkwright.declared.recipe.recipe import Answers
 from sparkwright.door.door import DoorPlan
-from sparkwright.door.gateway.files import BEHIND, DOOR_FILES, configuration
-from sparkwright.door.gateway.gateway import Upstream
+from sparkwright.door.gateway.gateway import BEHIND, DOOR_FILES, Upstream, configuration
 from tests.clock import patience
 from tests.component.servers import free_port, listens, serving, until
 from tests.lab import cache
-from tests.makers.door import files, plan
+from tests.makers.door import plan
 from tests.makers.gateway import FILES, KEYS
 from tests.makers.gateway_clients import CLIENT, CONNECT, Client, ask, said
 from tests.makers.gateway_replicas import Door
@@ -153,7 +152,7 @@ def opened(folder: Path, root: Path, plan: DoorPlan) -> Iterator[None]:
     """Run a door before the gateway that runs in a folder, with its own files below a root."""
     own = root / "door"
     own.mkdir(parents=True)
-    for name, text in {**files(plan, str(root)), **DOOR_FILES}.items():
+    for name, text in {**plan.files(str(root)), **DOOR_FILES}.items():
         if text is not None:
             (own / name).write_text(text.replace("/var/lib/haproxy", str(folder)))
     with (own / "log").open("w") as log:

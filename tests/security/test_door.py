@@ -13,44 +13,36 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.door.certificates import read_certificate
 from tests.clock import patience
-from tests.component.door.running import FakeServer, Running, haproxy
-from tests.component.servers import serving, until
-from tests.makers.door import KEY, plan
-from tests.security.attacks import CLIENT, CONNECTIONS, FIRST_TOKEN, HOSTILE, attack, median
-from tests.unit.certificates import certificate, private_key, written
+from tests.component.door.running import KEYED, FakeServer, Running, haproxy
+from tests.component.servers import until
+from tests.makers.door import KEY, own_certificate, plan
+from tests.security.attacks import CLIENT, CONNECTIONS, HOSTILE, attack, median
 
-KEYED = {"Authorization": f"Bearer {KEY}"}
 # As group_data/all.py has them.
 SETTINGS = {"max_connections": 1000, "stranger_connections": 200}
 # Connections, and requests without a key, that a stranger has a minute: sparkwright/door/door.py.
 OFTEN = 600
-Behind = tuple[Running, FakeServer]
+pytestmark = haproxy
 
 
 @pytest.fixture
-def door(tmp_path: Path) -> Iterator[Behind]:
-    """A door with the settings of a fresh installation, and an engine behind it."""
-    engine, running = FakeServer(tmp_path, "a"), Running(tmp_path)
-    engine.pause = FIRST_TOKEN
+def running(tmp_path: Path, engine: FakeServer) -> Iterator[Running]:
+    """A door with the settings of a fresh installation, and the engine behind it."""
+    running = Running(tmp_path)
     running.lay(plan(running.port, **SETTINGS))
-    with serving(engine):
-        try:
-            running.start()
-            running.door.offer("a")
-            yield running, engine
-        finally:
-            running.stop()
+    try:
+        running.start()
+        running.door.offer("a")
+        yield running
+    finally:
+        running.stop()
 
 
 @pytest.fixture
-def tls(door: Behind, tmp_path: Path) -> Callable[[], http.client.HTTPSConnection]:
+def tls(running: Running, tmp_path: Path) -> Callable[[], http.client.HTTPSConnection]:
     """Have the door show a certificate. Returns what makes clients that trust it."""
-    running, _ = door
-    written(tmp_path, certificate(key := private_key(), days=90), key)
-    shown = read_certificate(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
-    running.change(certificate=shown, **SETTINGS)
+    running.change(certificate=own_certificate(tmp_path), **SETTINGS)
     trusting = ssl.create_default_context(cafile=str(tmp_path / "tls.crt"))
     return lambda: http.client.HTTPSConnection(
         "127.0.0.1", running.port, timeout=patience(), context=trusting, source_address=(CLIENT, 0)
@@ -73,12 +65,10 @@ def hostile_lines(running: Running) -> list[str]:
     return [line for line in found if re.match(r"127\.0\.0\.(?![13]:)", line)]
 
 
-@haproxy
 @pytest.mark.parametrize("kind", ["silent", "head", "body", "page", "answers", "garbage"])
 def test_a_client_with_a_key_gets_its_first_token_as_without_the_attack(
-    door: Behind, kind: str
+    running: Running, kind: str
 ) -> None:
-    running, _ = door
     calm = median(lambda: first_token(running.client(CLIENT)))
     with attack(running.port, kind) as under_way:
         assert under_way.held <= SETTINGS["stranger_connections"]
@@ -93,11 +83,9 @@ def test_a_client_with_a_key_gets_its_first_token_as_without_the_attack(
     assert under_way.tried >= CONNECTIONS
 
 
-@haproxy
 def test_silent_handshakes_do_not_hold_up_a_client_with_a_key(
-    door: Behind, tls: Callable[[], http.client.HTTPSConnection]
+    running: Running, tls: Callable[[], http.client.HTTPSConnection]
 ) -> None:
-    running, _ = door
     for kind in ("silent", "tls"):
         calm = median(lambda: first_token(tls()))
         with attack(running.port, kind) as under_way:
@@ -107,9 +95,7 @@ def test_silent_handshakes_do_not_hold_up_a_client_with_a_key(
         assert attacked < 1.5 * calm
 
 
-@haproxy
-def test_many_sources_leave_a_quarter_to_those_who_have_shown_a_key(door: Behind) -> None:
-    running, _ = door
+def test_many_sources_leave_a_quarter_to_those_who_have_shown_a_key(running: Running) -> None:
     sources = tuple(f"127.0.0.{number}" for number in range(11, 21))
     calm = median(lambda: first_token(running.client(CLIENT)))
     with attack(running.port, "silent", 500, sources) as under_way:
@@ -137,7 +123,6 @@ for network in networks:
 """
 
 
-@haproxy
 def test_an_ipv6_network_is_one_stranger(tmp_path: Path) -> None:
     """In a network of its own, which ends with its door."""
     running, own = Running(tmp_path), 4
@@ -164,10 +149,10 @@ def test_an_ipv6_network_is_one_stranger(tmp_path: Path) -> None:
         running.stop()
 
 
-@haproxy
-def test_a_client_with_a_key_has_more_places_than_a_stranger(door: Behind) -> None:
+def test_a_client_with_a_key_has_more_places_than_a_stranger(
+    running: Running, engine: FakeServer
+) -> None:
     """As a gateway has, or Prometheus: what they ask from is not known beforehand."""
-    running, engine = door
     engine.pause = 0
     first_token(running.client(CLIENT))
     held = [running.client(CLIENT) for _ in range(SETTINGS["max_connections"] // 4)]
@@ -179,10 +164,8 @@ def test_a_client_with_a_key_has_more_places_than_a_stranger(door: Behind) -> No
         client.close()
 
 
-@haproxy
 @pytest.mark.parametrize("kind", ["silent", "garbage", "page"])
-def test_the_log_tells_of_an_attack_and_is_not_flooded(door: Behind, kind: str) -> None:
-    running, _ = door
+def test_the_log_tells_of_an_attack_and_is_not_flooded(running: Running, kind: str) -> None:
     config = running.root / "door" / "door.cfg"
     config.write_text(
         config.read_text().replace("timeout http-request 10s", "timeout http-request 1s")
@@ -196,9 +179,9 @@ def test_the_log_tells_of_an_attack_and_is_not_flooded(door: Behind, kind: str) 
     assert int(refused) >= under_way.tried - OFTEN
 
 
-@haproxy
-def test_requests_without_a_key_are_counted_on_a_kept_connection_too(door: Behind) -> None:
-    running, engine = door
+def test_requests_without_a_key_are_counted_on_a_kept_connection_too(
+    running: Running, engine: FakeServer
+) -> None:
     stranger = running.client(HOSTILE)
     found = []
     for number in range(2 * OFTEN):
@@ -215,10 +198,8 @@ def test_requests_without_a_key_are_counted_on_a_kept_connection_too(door: Behin
     assert engine.paths["/v1/models"] == 1
 
 
-@haproxy
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
-def test_no_body_but_on_post(door: Behind, method: str) -> None:
-    running, engine = door
+def test_no_body_but_on_post(running: Running, engine: FakeServer, method: str) -> None:
     page = {"Origin": "http://page.example", "Access-Control-Request-Method": "POST"}
     for path in ("/health", "/v1/models"):
         if method == "OPTIONS" and path == "/health":
@@ -232,9 +213,7 @@ def test_no_body_but_on_post(door: Behind, method: str) -> None:
     assert engine.paths["/v1/models"] == 1
 
 
-@haproxy
-def test_health_is_what_the_door_knows_of_its_engines(door: Behind) -> None:
-    running, engine = door
+def test_health_is_what_the_door_knows_of_its_engines(running: Running, engine: FakeServer) -> None:
     until(lambda: engine.paths["/health"] > 0)
     assert running.status("GET", "/health", None) == 200
     assert running.status("HEAD", "/health", None) == 200
@@ -248,12 +227,10 @@ def test_health_is_what_the_door_knows_of_its_engines(door: Behind) -> None:
     assert head["Retry-After"] == "10"
 
 
-@haproxy
 def test_tls_offers_what_is_authenticated_and_forgotten(
-    door: Behind, tls: Callable[[], http.client.HTTPSConnection]
+    running: Running, tls: Callable[[], http.client.HTTPSConnection]
 ) -> None:
     """Ciphers with AEAD, keys of each session's own, and no ticket that is worth keeping."""
-    running, _ = door
 
     def handshake(*options: str) -> str:
         done = subprocess.run(

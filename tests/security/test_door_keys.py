@@ -14,11 +14,9 @@ from pathlib import Path
 import pytest
 
 from sparkwright.door.key import Key
-from tests.component.door.running import FakeServer, Running, haproxy
-from tests.component.door.waiting import HOLD, waiting
-from tests.component.servers import serving
+from tests.component.door.running import HOLD, FakeServer, Running, haproxy, waiting
 from tests.makers.door import KEY, plan
-from tests.security.attacks import FIRST_TOKEN, TIMES, attack
+from tests.security.attacks import TIMES, attack
 
 # As group_data/all.py has them, but for the time that a request waits.
 SETTINGS = {
@@ -38,7 +36,7 @@ SOURCES = (
 # Whose key the door has not seen, and who has none.
 NEW, NOBODY = "127.0.0.6", "127.0.0.7"
 CLONE_NEWNET = 0x40000000
-Behind = tuple[Running, FakeServer]
+pytestmark = haproxy
 
 
 @contextmanager
@@ -58,21 +56,21 @@ def network() -> Iterator[None]:
 
 
 @pytest.fixture
-def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Behind]:
-    """A door with the keys of five, in a network of its own, and an engine behind it."""
+def running(
+    tmp_path: Path, engine: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Running]:
+    """A door with the keys of five, in a network of its own, and the engine behind it."""
     monkeypatch.setenv("ATTACK_KEY", HOSTILE.secret)
-    engine, running = FakeServer(tmp_path, "a"), Running(tmp_path)
+    running = Running(tmp_path)
     with network():
-        engine.pause = FIRST_TOKEN
         keys = [HOSTILE, *OTHERS.values()]
         running.lay(plan(running.port, keys=keys, bind="::", **SETTINGS))
-        with serving(engine):
-            try:
-                running.start()
-                running.door.offer("a")
-                yield running, engine
-            finally:
-                running.stop()
+        try:
+            running.start()
+            running.door.offer("a")
+            yield running
+        finally:
+            running.stop()
 
 
 def began(running: Running, source: str, key: Key) -> http.client.HTTPConnection:
@@ -129,13 +127,11 @@ def others_have_half(running: Running, engine: FakeServer) -> None:
     engine.turns.release(len(wanted))
 
 
-@haproxy
 @pytest.mark.parametrize(
     "kind", ["resting", "posting", "unread", "pipelined", "looking", "churning"]
 )
-def test_one_key_takes_at_most_half(door: Behind, kind: str) -> None:
+def test_one_key_takes_at_most_half(running: Running, engine: FakeServer, kind: str) -> None:
     """From ten addresses, with a hundred connections each."""
-    running, engine = door
     calm = of_others(running)
     with attack(running.port, kind, SETTINGS["max_connections"] // 10, SOURCES) as under_way:
         assert under_way.held <= SETTINGS["max_connections"] // 2
@@ -150,10 +146,8 @@ def test_one_key_takes_at_most_half(door: Behind, kind: str) -> None:
     assert attacked[1] < 3 * calm[1]
 
 
-@haproxy
-def test_a_key_and_many_strangers_together_leave_an_eighth(door: Behind) -> None:
+def test_a_key_and_many_strangers_together_leave_an_eighth(running: Running) -> None:
     """Three quarters are taken by who has shown no key, and of the rest a name gets half."""
-    running, _ = door
     calm = of_others(running)
     known = SOURCES[:7]
     for source in known:
@@ -174,9 +168,7 @@ def test_a_key_and_many_strangers_together_leave_an_eighth(door: Behind) -> None
                     stack.callback(began(running, source, key).close)
 
 
-@haproxy
-def test_one_key_takes_at_most_half_of_those_that_wait(door: Behind) -> None:
-    running, _ = door
+def test_one_key_takes_at_most_half_of_those_that_wait(running: Running) -> None:
     running.door.hold()
     most = SETTINGS["max_connections"] // 2
     with attack(running.port, "waiting", most // 5, SOURCES), ThreadPoolExecutor(most) as clients:

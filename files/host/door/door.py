@@ -2,9 +2,6 @@
 
 offer RELEASE        the engine joins as second choice: it gets requests while no other is up
 prefer RELEASE       new requests go to this one, as long as it is up
-hold                 no engine gets a new request, until one is preferred or the door restarts:
-                     those that may wait do, the others get 503
-busy RELEASE         print how many requests are in flight at it
 forget RELEASE       it is no longer known; what it has in flight goes on
 engines              print what is known, the preferred first, a line each
 
@@ -40,12 +37,7 @@ class Door:
     """The door of a seat. While it does not run, commands change its files only.
 
     Args:
-        root: of the seat.
         run: the folder of the door's socket; None for that of its unit.
-
-    Attributes:
-        unit: systemd's name of it.
-        haproxy: as it runs.
     """
 
     def __init__(self, root: Path, run: Path | None = None) -> None:
@@ -76,7 +68,10 @@ class Door:
             choice.update(first=release, hold="no")
 
     def hold(self) -> None:
-        """Send new requests to no engine, until one is preferred or the door is restarted."""
+        """Send new requests to no engine, until one is preferred or the door is restarted.
+
+        Those that may wait do, the others get 503.
+        """
         with self._changed() as (_, choice):
             choice["hold"] = "yes"
 
@@ -88,15 +83,9 @@ class Door:
                 choice["first"] = next(iter(engines), NO_RELEASE)
 
     def busy(self, release: str) -> int:
-        """Return how many requests are in flight at an engine; 0 while the door does not run.
-
-        The next request of an idle connection to a process that a reload has replaced may go to
-        this engine as well: such connections count, for the minute that they have.
-        """
+        """Return how many requests are in flight at an engine; 0 while the door does not run."""
         with self._locked():
-            held = self._read()[1]["hold"] == "yes"
-            found = self.haproxy.in_flight(release)
-        return sum(now if held else max(now, later) for now, later in found)
+            return self.haproxy.in_flight(release, held=self._read()[1]["hold"] == "yes")
 
     def engines(self) -> list[str]:
         """Return the releases that are known, the preferred one first."""
@@ -162,17 +151,11 @@ class Door:
         choice = {"first": NO_RELEASE, "hold": "no"}
         choice |= dict(line.split() for line in _lines(self._map) if line.count(" ") == 1)
         if not self._config.exists():
-            engines = self._current()
+            # It knows none yet: what should serve is its first.
+            engines = {self._link.readlink().name: None} if self._link.is_symlink() else {}
             return engines, {**choice, "first": next(iter(engines), NO_RELEASE)}
         servers = map(_SERVER.match, _lines(self._config))
         return {server[1]: None for server in servers if server}, choice
-
-    def _current(self) -> dict[str, None]:
-        """Return the engine that should serve, for a door that knows none yet."""
-        try:
-            return {self._link.readlink().name: None}
-        except FileNotFoundError:
-            return {}
 
     def _write(self, engines: Collection[str], choice: Mapping[str, str]) -> None:
         rule, hold = f"str(first),map({self._map})", choice["hold"]
@@ -201,15 +184,13 @@ def main(arguments: Sequence[str]) -> int:
     match arguments:
         case ["-h" | "--help"]:
             print(__doc__)
-        case [root, "busy", release]:
-            print(Door(Path(root)).busy(release))
-        case [root, "offer" | "prefer" | "forget" as command, release]:
-            getattr(Door(Path(root)), command)(release)
         case [root, "engines"]:
             for release in Door(Path(root)).engines():
                 print(release)
-        case [root, "hold" | "prepare" | "sync" as command]:
-            getattr(Door(Path(root)), command)()
+        case [root, "offer" | "prefer" | "forget" as change, release]:
+            getattr(Door(Path(root)), change)(release)
+        case [root, "prepare" | "sync" as change]:
+            getattr(Door(Path(root)), change)()
         case [root, "compare", folder]:
             Door(Path(root)).compare(Path(folder))
         case [root, "reload", master] if master.isdecimal():

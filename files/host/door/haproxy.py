@@ -43,13 +43,10 @@ class DoorError(Exception):
 def server(backend: str, release: str, hold: str) -> str:
     """Return an engine in haproxy's words, as its files and `add server` take it.
 
-    Args:
-        release: by which haproxy knows it, and finds its socket where it is confined.
-        hold: "yes" while it is to get nothing.
+    By its release haproxy knows it, and finds its socket where haproxy is confined.
     """
-    return (
-        f"{release} unix@/{release}/{SOCKET} {CHECK} {_ON_ERROR[backend]} weight {_WEIGHTS[hold]}"
-    )
+    words = f"{CHECK} {_ON_ERROR[backend]} weight {_WEIGHTS[hold]}"
+    return f"{release} unix@/{release}/{SOCKET} {words}"
 
 
 class Haproxy:
@@ -67,11 +64,7 @@ class Haproxy:
         return {}
 
     def reload(self, master: int) -> None:
-        """Have haproxy read its files anew, in a new process; the old one ends with its streams.
-
-        Raises:
-            DoorError: it did not take them, and goes on as it was.
-        """
+        """Have haproxy read its files anew, in a new process; the old one ends with its streams."""
         before, failed_before = self._processes()
         os.kill(master, signal.SIGUSR2)
         deadline = time.monotonic() + RELOAD
@@ -80,6 +73,7 @@ class Haproxy:
             if workers and workers[0] not in before:
                 return
             if failed > failed_before or time.monotonic() > deadline:
+                # It goes on as it was.
                 raise DoorError("the door did not take its new files: journalctl -u door")
             time.sleep(LOOK)
 
@@ -102,11 +96,8 @@ class Haproxy:
     def apply(self, engines: Collection[str], choices: Path, choice: Mapping[str, str]) -> None:
         """Have every process know these engines alone, and the choice among them.
 
-        A process that a reload has replaced takes no new engine, but a choice.
-
-        Args:
-            choices: file of the map by which haproxy chooses an engine.
-            choice: content of the map.
+        A process that a reload has replaced takes no new engine, but a choice. The choice is the
+        content of the map in the file `choices`.
         """
         kept = {NOBODY}
         for worker in self._workers():
@@ -134,9 +125,22 @@ class Haproxy:
             # Refused while it has requests in flight; the next change tries it again.
             self._ask(f"del server {backend}/{release}", worker)
 
-    def in_flight(self, release: str) -> list[tuple[int, int]]:
-        """Return what an engine has in flight, and how much more it may get, by each process."""
-        return [self._in_flight(worker, release) for worker in self._workers()]
+    def in_flight(self, release: str, held: bool) -> int:
+        """Return how many requests are in flight at an engine in all processes.
+
+        The next request of an idle connection to a process that a reload has replaced may go to
+        this engine as well: such connections count, except in a hold.
+        """
+        count = 0
+        # What has waited through a reload goes to an engine by the name of its heir.
+        asked = ((ENGINES, release), (PATIENT, release), (PATIENT, HEIR))
+        for rows in (dict(self._stat(worker)) for worker in self._workers()):
+            if asked[0] in rows:
+                now = sum(int(rows[each]["scur"]) for each in asked if each in rows)
+                door = rows.get(("door", "FRONTEND"), {})
+                ends = door.get("status") == "STOP"
+                count += max(now, int(door["scur"])) if ends and not held else now
+        return count
 
     def held(self) -> tuple[int, int]:
         """Return how many requests wait for an engine in all processes, and how many were given up
@@ -167,18 +171,6 @@ class Haproxy:
                     found[row["key"]] = came, now + int(row["conn_cur"]), held
         return found
 
-    def _in_flight(self, worker: int, release: str) -> tuple[int, int]:
-        """Return what an engine has in flight by a worker, and how much more it may get by it."""
-        rows = dict(self._stat(worker))
-        if (ENGINES, release) not in rows:
-            return 0, 0
-        door = rows.get(("door", "FRONTEND"))
-        ends = door is not None and door["status"] == "STOP"
-        # What has waited through a reload goes to an engine by the name of its heir.
-        asked = [(ENGINES, release), (PATIENT, release), (PATIENT, HEIR)]
-        now = sum(int(rows[each]["scur"]) for each in asked if each in rows)
-        return now, int(door["scur"]) if door and ends else 0
-
     def _stat(self, worker: int) -> Iterator[tuple[tuple[str, str], dict[str, str]]]:
         for row in _table(self._ask("show stat", worker), ","):
             yield (row["pxname"], row["svname"]), row
@@ -201,11 +193,7 @@ class Haproxy:
         return workers, failures
 
     def _ask(self, command: str, worker: int | None = None) -> str:
-        """Return the answer of a worker, or of the master, to a command.
-
-        Raises:
-            DoorError: haproxy runs, and does not answer.
-        """
+        """Return the answer of a worker, or of the master, to a command."""
         words = f"@!{worker} {command}\n" if worker else f"{command}\n"
         deadline = time.monotonic() + ANSWER
         while time.monotonic() < deadline:

@@ -14,14 +14,16 @@ from host.state.sockets import listening
 _STRAY = "haproxy.service"
 
 
-def read(root: str, bind: str = "0.0.0.0", port: int = 0) -> dict[str, Any]:
+def read(root: str, bind: str = "0.0.0.0", port: int = 0, unit: str = "") -> dict[str, Any]:
     """Return the door of a seat; `unit` is None where there is no systemd.
 
     Args:
         root: of the seat.
         bind: the address on which the door is to listen.
+        unit: of another door, the gateway's.
     """
     door = Door(Path(root))
+    unit = unit or door.unit
     running: dict[str, str] = {}
     # A door that does not answer is to read its files anew.
     with suppress(DoorError):
@@ -31,8 +33,8 @@ def read(root: str, bind: str = "0.0.0.0", port: int = 0) -> dict[str, Any]:
         "installed": installed(),
         "stray": stray(root),
         "elsewhere": not anywhere and not lines("ip", "-oneline", "address", "show", "to", bind),
-        "taken": taken(port, door.unit),
-        "unit": unit_states([door.unit]).get(door.unit),
+        "taken": taken(port, unit),
+        "unit": unit_states([unit]).get(unit),
         "version": running.get("version", ""),
         "mark": running.get("mark", ""),
     }
@@ -69,15 +71,6 @@ def taken(port: int, unit: str) -> list[str]:
         if each["cgroup"].rpartition("/")[2] != unit
     }
     return [f"{found[pid]} (pid {pid})" for pid in sorted(found)]
-
-
-def gateway(root: str, port: int = 0) -> dict[str, Any]:
-    """Return what the files and units of a gateway do not tell."""
-    return {
-        "installed": installed() is not None,
-        "stray": stray(root),
-        "taken": taken(port, "gateway-door.service"),
-    }
 
 
 def issued(root: str) -> dict[str, bool]:

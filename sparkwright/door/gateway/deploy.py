@@ -2,18 +2,10 @@
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from pyinfra import host
-from pyinfra.api import (
-    FunctionCommand,
-    HiddenValue,
-    Host,
-    State,
-    StringCommand,
-    deploy,
-    operation,
-)
+from pyinfra.api import FunctionCommand, HiddenValue, Host, State, StringCommand, deploy, operation
 from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.artifacts.jobs.operations import virtual_environment
@@ -21,7 +13,7 @@ from sparkwright.artifacts.jobs.state import Environment
 from sparkwright.common import placed
 from sparkwright.common.files import Directory, Entry, ManagedFile
 from sparkwright.common.operations import failing, is_dry_run, notice
-from sparkwright.common.part import Ask, Part
+from sparkwright.common.part import Ask
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.render import unit_file
 from sparkwright.common.terminal import plain
@@ -29,23 +21,26 @@ from sparkwright.declared.fleet.fleet import needed
 from sparkwright.declared.fleet.group_data import settings_of_site
 from sparkwright.door import certificates
 from sparkwright.door.deploy import check_authority, run_keys
-from sparkwright.door.door import DoorPlan
-from sparkwright.door.gateway.files import (
+from sparkwright.door.door import DoorPlan, ask_door
+from sparkwright.door.gateway.gateway import (
     BEHIND,
     DOOR_FILES,
     LARGEST,
+    client_url,
     configuration,
+    doors,
+    listing,
     reachable,
+    served,
+    upstreams,
 )
-from sparkwright.door.gateway.gateway import client_url, doors, listing, served, upstreams
 from sparkwright.door.key import GATEWAY
 from sparkwright.door.keys import gateway_key
-from sparkwright.door.operations import warn
+from sparkwright.door.operations import haproxy, warn
 from sparkwright.machine.firewall.deploy import firewall
 from sparkwright.machine.firewall.deploy import reads as firewall_reads
 from sparkwright.machine.firewall.firewall import port_rules
 from sparkwright.machine.host.operations.files import managed_files, secret_file, unit_state
-from sparkwright.machine.host.operations.packages import install
 from sparkwright.machine.host.state import Placed, ask_placed
 from sparkwright.plan.release.programs import program
 from sparkwright.run.spark import fleet_of, recipe_of
@@ -58,22 +53,6 @@ UNITS = (SOCKET, UNIT, DOOR)
 _FILES = HOST_FILES / "door" / "gateway"
 
 
-class GatewayState(Part):
-    """What the files and units of the gateway do not tell.
-
-    Attributes:
-        installed: Its door's HAProxy is installed.
-        stray: The distribution's HAProxy service, which came with the package, is on.
-        taken: Other programs that listen on its port, as in "nginx (pid 7)".
-    """
-
-    part: ClassVar = "door.gateway"
-
-    installed: bool
-    stray: bool
-    taken: list[str]
-
-
 @operation()
 def gateway(
     root: str,
@@ -81,29 +60,23 @@ def gateway(
     requirements: str,
     secrets: Mapping[str, HiddenValue | None],
     door: DoorPlan,
-    url: str,
-    names: str,
-) -> Generator[PyinfraCommand, None, None]:
+    says: str,
+) -> Generator[PyinfraCommand]:
     """Run the gateway with these files, and show which replicas it reaches.
 
     Args:
         requirements: The packages that it runs with, each with its hashes.
-        secrets: Path -> content of the files with its key and of its door; None for one that must
-            be absent.
-        door: If another program has its port, the host fails before any change.
-        url: Where clients reach it.
-        names: The names that they may ask for, in one line.
+        secrets: The files with its key and of its door; None for one that must be absent.
+        door: Where it cannot listen, the host fails before any change.
+        says: A sentence about what clients ask, for people.
     """
     folder = f"{root}/gateway"
     warn(door)
     files = [entry.path for entry in entries if not isinstance(entry, Directory)]
-    state = read(host, _ask(root, door.port))
+    state = read(host, ask_door(root, door.settings.bind, door.port, DOOR))
     units = [unit_state(SOCKET), *(unit_state(each, [*files, *secrets]) for each in (UNIT, DOOR))]
-    if state.taken:
-        yield failing(
-            f"Port {door.port} is taken by {' and '.join(state.taken)}: stop it, or give the "
-            "gateway another port in the inventory."
-        )
+    if why := door.obstacle(state):
+        yield failing(why)
         return
     changes = list(managed_files._inner(entries=entries))
     for path, content in secrets.items():
@@ -111,11 +84,7 @@ def gateway(
     changes += virtual_environment._inner(
         path=f"{folder}/env", requirements=f"{folder}/requirements.txt", text=requirements
     )
-    if not state.installed:
-        yield install("haproxy")
-    # An owner's own haproxy.service stays as it is.
-    if not state.installed or state.stray:
-        yield StringCommand("systemctl disable --quiet --now haproxy.service")
+    yield from haproxy(state)
     yield from changes
     if not all(unit.enabled for unit in units):
         yield StringCommand("systemctl daemon-reload && systemctl enable --quiet", *UNITS)
@@ -129,24 +98,20 @@ def gateway(
             f"{{ journalctl --unit {UNIT} --unit {DOOR}",
             "--lines 15 --no-pager --output cat >&2; exit 1; }",
         )
-        yield FunctionCommand(_report, (root, url, names), {})
+        yield FunctionCommand(_report, (root, says), {})
     else:
-        notice(_summary(read(host, ask_placed(root)), url, names), color="green")
+        notice(_summary(read(host, ask_placed(root)), says), color="green")
 
 
-def _report(state: State, host: Host, root: str, url: str, names: str) -> bool:
+def _report(state: State, host: Host, root: str, says: str) -> bool:
     now = read(host, ask_placed(root))
-    host.log(plain(_summary(now, url, names)))
+    host.log(plain(_summary(now, says)))
     return now.unit(UNIT).active
 
 
-def _summary(now: Placed, url: str, names: str) -> str:
+def _summary(now: Placed, says: str) -> str:
     status = now.units[UNIT].status if UNIT in now.units else ""
-    return f"The gateway answers at {url}/v1. Names: {names}. Replicas {status}."
-
-
-def _ask(root: str, port: int) -> Ask[GatewayState]:
-    return GatewayState.ask(root=root, port=port)
+    return f"{says} Replicas {status}."
 
 
 def reads(own: Target) -> Iterator[Ask[Any]]:
@@ -154,7 +119,7 @@ def reads(own: Target) -> Iterator[Ask[Any]]:
     yield ask_placed(own.root)
     yield from firewall_reads(own)
     yield Environment.ask(path=f"{own.root}/gateway/env")
-    yield _ask(own.root, needed(fleet_of(own.fleet)).port)
+    yield ask_door(own.root, own.settings.bind, needed(fleet_of(own.fleet)).port, DOOR)
 
 
 @deploy("Gateway")
@@ -171,8 +136,6 @@ def apply() -> None:
         replicas, urls = upstreams(fleet, recipes), doors(fleet, replica_settings)
         keys = run_keys(fleet)
         check_authority(fleet, settings)
-        own_key = gateway_key(keys)
-        assert own_key
         own_names = (host.data.dict().get("ssh_hostname"), own.spark, "gateway")
         certificate = certificates.server_certificate(fleet, settings, "gateway", own_names, record)
         # A door's certificate may be signed by itself alone.
@@ -192,31 +155,33 @@ def apply() -> None:
             behind=BEHIND,
         )
     requirements = (_FILES / "requirements.txt").read_text("utf-8")
-    door_files = door.files((HOST_FILES / "door" / "door.cfg").read_text("utf-8"), folder)
     values = {"root": root, "doors": reachable(urls.values())}
-    entries: list[Entry] = [
-        Directory(root),
-        *(placed.folder(root, name) for name in ("secrets", "state", "gateway")),
-        Directory(f"{folder}/door", mode="700"),
-        ManagedFile(f"{folder}/requirements.txt", requirements),
-        ManagedFile(f"{folder}/gateway", program("host.door.gateway.gateway")),
-        ManagedFile(f"{folder}/config.json", configuration(replicas, urls, trusted)),
-        *(ManagedFile(f"{folder}/door/{name}", text) for name, text in DOOR_FILES.items()),
-        *(unit_file(_FILES / name, **values) for name in UNITS),
-    ]
-    secrets = {f"{folder}/door/{name}": text for name, text in door_files.items()}
-    secrets[f"{root}/secrets/gateway.key"] = f"{own_key.secret}\n"
+    own_key = gateway_key(keys)
+    assert own_key
+    secrets = {
+        **{f"{folder}/door/{name}": text for name, text in door.files(folder).items()},
+        f"{root}/secrets/gateway.key": f"{own_key.secret}\n",
+    }
+    names = listing(served(replicas))
     gateway(
         name="Gateway",
         root=root,
-        entries=entries,
+        entries=[
+            Directory(root),
+            *(placed.folder(root, name) for name in ("secrets", "state", "gateway")),
+            Directory(f"{folder}/door", mode="700"),
+            ManagedFile(f"{folder}/requirements.txt", requirements),
+            ManagedFile(f"{folder}/gateway", program("host.door.gateway.gateway")),
+            ManagedFile(f"{folder}/config.json", configuration(replicas, urls, trusted)),
+            *(ManagedFile(f"{folder}/door/{name}", text) for name, text in DOOR_FILES.items()),
+            *(unit_file(_FILES / name, **values) for name in UNITS),
+        ],
         requirements=requirements,
         secrets={
             path: None if text is None else HiddenValue(text) for path, text in secrets.items()
         },
         door=door,
-        url=client_url(fleet, secured=certificate is not None),
-        names=listing(served(replicas)),
+        says=f"The gateway answers at {client_url(fleet, settings.secured)}/v1. Names: {names}.",
     )
     firewall(
         name="Gateway's port in the firewall",

@@ -1,14 +1,17 @@
-"""The gateway, one address for all replicas: its URL, the doors behind it, and its names."""
+"""The gateway, one address for all replicas: its URL, the doors behind it, names and files."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from sparkwright.common.errors import PlanError
 from sparkwright.declared.fleet.fleet import Fleet, bracketed, needed
+from sparkwright.declared.fleet.setting_values import is_address
 from sparkwright.declared.fleet.settings import Settings
 from sparkwright.declared.recipe.options import AUTO
 from sparkwright.declared.recipe.recipe import Answers, Recipe
@@ -37,6 +40,29 @@ _BOTH_MODES = re.compile(r"qwen3\.[568]", re.IGNORECASE)
 _ADVISED = re.compile(r"qwen3\.[56]", re.IGNORECASE)
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _EVERYWHERE = ("0.0.0.0", "::", "*")
+# Where the names of doors can lead: no public address. 100.64.0.0/10 has Tailscale's.
+_PRIVATE = (
+    *("localhost", "link-local", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"),
+    *("100.64.0.0/10", "fc00::/7"),
+)
+# The backend to which the gateway's door sends requests.
+BEHIND = "gateway"
+# MiB of a request at most: the gateway reads each one whole.
+LARGEST = 8
+# Files beside the configuration of the door's HAProxy, whose checks know whether a replica serves.
+# Requests go to the gateway in any case: its answer says why none does.
+DOOR_FILES = {
+    "choice.map": "hold no\n",
+    "engines.cfg": f"""\
+backend engines from door
+    server gateway unix@/gateway.sock check inter 2s downinter 500ms fall 3 rise 1
+# Nothing waits here.
+backend patient from door
+backend {BEHIND} from door
+    http-request set-header x-sparkwright-client %[var(txn.name)]
+    server gateway unix@/gateway.sock
+""",
+}
 
 
 @dataclass(frozen=True)
@@ -62,11 +88,6 @@ class Upstream:
         """Tell whether the model thinks only when told so."""
         return self.answers == "chat" and bool(_BOTH_MODES.search(self.checkpoint))
 
-    @property
-    def has_profiles(self) -> bool:
-        """Tell whether the gateway has names for its modes."""
-        return self.both_modes and bool(_ADVISED.search(self.checkpoint))
-
 
 def upstreams(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[Upstream]:
     """Return the fleet's replicas as its gateway sees them."""
@@ -82,11 +103,7 @@ def upstreams(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[Upstream]:
 
 
 def doors(fleet: Fleet, settings: Mapping[str, Settings]) -> dict[str, str]:
-    """Return the URL of each replica's door, as the gateway's host reaches it.
-
-    Raises:
-        PlanError: It cannot reach some doors.
-    """
+    """Return the URL of each replica's door, as the gateway's host reaches it."""
     urls: dict[str, str] = {}
     problems: list[str] = []
     for name in fleet.replicas:
@@ -126,11 +143,7 @@ def _door(fleet: Fleet, name: str, settings: Settings) -> str:
 
 
 def client_url(fleet: Fleet, secured: bool = False) -> str:
-    """Return the gateway's URL as clients write it, without a path.
-
-    Raises:
-        PlanError: It has no gateway.
-    """
+    """Return the gateway's URL as clients write it, without a path."""
     gateway = needed(fleet)
     place = fleet.sparks[gateway.spark] if gateway.spark else gateway
     address = "127.0.0.1" if place.local else place.ssh_hostname or str(gateway.spark)
@@ -191,7 +204,8 @@ def _variants(name: str, serving: tuple[Upstream, ...], by_gateway: bool) -> Ite
     both = serving[0].both_modes
     yield ModelAlias(name, name, serving, _PRESETS.get(name, {}), both_modes=both, thinks=both)
     # Only a model's first name has profiles.
-    if by_gateway and serving[0].has_profiles and name == serving[0].names[0]:
+    advised = both and _ADVISED.search(serving[0].checkpoint)
+    if by_gateway and advised and name == serving[0].names[0]:
         for profile, own in _PROFILES.items():
             thinks = profile.startswith("thinking")
             template = {"chat_template_kwargs": {"enable_thinking": thinks}}
@@ -205,3 +219,31 @@ def listing(names: Iterable[ModelAlias]) -> str:
     """Return the names in one line, each with the replicas that serve it."""
     replicas = {each.name: ", ".join(one.replica for one in each.upstreams) for each in names}
     return ", ".join(f"{name} ({own})" for name, own in replicas.items())
+
+
+def configuration(replicas: Sequence[Upstream], urls: Mapping[str, str], trusted: str) -> str:
+    """Return the gateway's configuration; it has no secret.
+
+    `trusted` are certificates (PEM) that doors may be signed by, beside those of known authorities.
+    """
+    doors = {each.replica: {"url": urls[each.replica], "keyed": each.keyed} for each in replicas}
+    models = {
+        alias.name: {
+            "served": alias.served,
+            "replicas": [each.replica for each in alias.upstreams],
+            "defaults": dict(alias.sampling),
+        }
+        for alias in served(replicas)
+    }
+    return json.dumps({"doors": doors, "models": models, "trusted": trusted}, indent=2) + "\n"
+
+
+def reachable(urls: Iterable[str]) -> list[str]:
+    """Return the addresses that the gateway may exchange packets with, for IPAddressAllow.
+
+    These are the doors' addresses. If a door has a name, which a name server must tell and which
+    may change, all private addresses are allowed as well.
+    """
+    hosts = {str(urlsplit(url).hostname).partition("%")[0] for url in urls}
+    addresses = sorted(filter(is_address, hosts))
+    return addresses if len(addresses) == len(hosts) else [*_PRIVATE, *addresses]

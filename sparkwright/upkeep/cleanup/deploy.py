@@ -42,12 +42,7 @@ class Announced(Part):
 
 @operation()
 def delete(program: str, given: Mapping[str, Any]) -> Generator[StringCommand]:
-    """Show what goes and what stays, then have a program delete what goes.
-
-    Args:
-        program: a module of files/host/upkeep/cleanup.
-        given: what it is to know.
-    """
+    """Show what goes and what stays, then have a module of files/host/upkeep/cleanup delete it."""
     found = read_now(host, Announced.ask(program=program, given=given))
     if found.refusal:
         yield failing(found.refusal)
@@ -75,11 +70,7 @@ def apply() -> None:
         "folders": [folder for each in served for folder in each.folders.values()],
         "images": [image for each in served for image in each.images],
     }
-    delete(
-        name="Releases, images and weights",
-        program="clean",
-        given=wanted,
-    )
+    delete(name="Releases, images and weights", program="clean", given=wanted)
 
 
 @deploy("Remove")
@@ -97,8 +88,5 @@ def remove() -> None:
         "weights": own.options.weights == "remove",
         "more": next_line("remove", "--data weights=remove"),
     }
-    delete(
-        name="All of Sparkwright",
-        program="remove",
-        given=removal_table(own.root) | values,
-    )
+    table = removal_table(own.root) | values
+    delete(name="All of Sparkwright", program="remove", given=table)

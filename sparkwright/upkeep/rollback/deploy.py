@@ -1,6 +1,7 @@
 """A rollback: the previous release serves again, or another one that is on the Spark."""
 
 from collections.abc import Generator
+from typing import ClassVar
 
 from pyinfra import host
 from pyinfra.api import Host, deploy, operation
@@ -9,22 +10,47 @@ from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.common.command_line import next_line
 from sparkwright.common.operations import failing, notice, spark_name
+from sparkwright.common.part import Part
 from sparkwright.engine.deploy import laid_down
 from sparkwright.engine.operations import serve_again
 from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
 from sparkwright.run.state import read_now
 from sparkwright.run.target import Target, seats
-from sparkwright.upkeep.rollback.history import History, obstacle
+
+
+class History(Part):
+    """The releases that have served on a Spark.
+
+    Attributes:
+        served: the releases in the order in which they came to serve; some more than once.
+        current: the one that should serve now; None without one.
+        installed: those whose files are there.
+        under_way: those to which a switch is under way.
+    """
+
+    part: ClassVar = "engines.history"
+
+    served: tuple[str, ...]
+    current: str | None
+    installed: frozenset[str]
+    under_way: tuple[str, ...]
+
+    @property
+    def before(self) -> str | None:
+        """The release to go back to: the last other one, or what a switch under way would replace.
+
+        So a second rollback undoes the first.
+        """
+        if self.under_way:
+            return self.current
+        others = [release for release in self.served if release != self.current]
+        return others[-1] if others else None
 
 
 @deploy("Rollback")
 def apply() -> None:
-    """Serve the release before the present one; an idle Spark stays idle.
-
-    Raises:
-        PyinfraError: the Spark serves two replicas, and none of them was named.
-    """
+    """Serve the release before the present one; an idle Spark stays idle."""
     own, *others = seats()
     if not own.recipe_name:
         return
@@ -59,6 +85,25 @@ def way_back(root: str, peer: Host | None) -> Generator[PyinfraCommand]:
         host.noop("there is one")
 
 
+def obstacle(spark: str, own: History, peer: str = "", peers: History | None = None) -> str | None:
+    """Return why there is no way back, as sentences; None if there is one."""
+    release = own.before
+    if release is None:
+        served = f": only {own.current} has served" if own.current else ""
+        return f"There is nothing to go back to on {spark}{served}."
+    if peers and peers.before != release:
+        return (
+            f"{spark} would go back to {release}, {peer} to {peers.before or 'nothing'}: a pair "
+            f"serves one release. Name the recipe in the inventory: {next_line('apply')}"
+        )
+    if release not in own.installed:
+        return (
+            f"{release} is no longer on {spark}: {next_line('clean')} keeps `keep_releases` of "
+            f"them. Set its recipe in the inventory: {next_line('apply')}"
+        )
+    return None
+
+
 @operation()
 def rollback(own: Target, release: str | None = None) -> Generator[PyinfraCommand]:
     """Serve a release with its files on the Spark: by default the one before the present one.
@@ -71,13 +116,9 @@ def rollback(own: Target, release: str | None = None) -> Generator[PyinfraComman
     if before is None:
         yield failing(f"There is nothing to go back to on {own.spark}.")
         return
-    stays = (
-        ""
-        if before.rpartition("-")[0] == own.recipe_name
-        else (
-            f". The inventory asks for {own.recipe_name}, which {next_line('apply')} serves: "
-            "change `recipe:` there to stay"
-        )
-    )
+    stays = ""
+    if before.rpartition("-")[0] != own.recipe_name:
+        stays = f". The inventory asks for {own.recipe_name}, which {next_line('apply')} serves: "
+        stays += "change `recipe:` there to stay"
     notice(f"It goes back to {before}{stays}")
     yield from serve_again(own, before, history.current)

@@ -45,11 +45,7 @@ def intend(answers: str) -> None:
 
 @deploy("Rollout")
 def switch(answers: str, minimum_speed: float | None = None) -> None:
-    """Have the chosen replicas serve their releases, which are on their Sparks.
-
-    Args:
-        minimum_speed: in tokens a second; None for no measurement.
-    """
+    """Have the chosen replicas serve their releases, which are on their Sparks."""
     start_session()
     hold_lease()
     for own in seats():
@@ -73,10 +69,8 @@ def switched(
         yield from serving._inner(release, switch_settings(own, release), own.peer, outcome)
         # What makes no tokens has no speed in tokens.
         if minimum_speed and outcome.served and own.is_head and release.recipe.answers == "chat":
-            ask = Speed.ask(
-                root=own.place, release=release.id, model=release.recipe.served_names[0]
-            )
-            measured = read_now(host, ask)
+            model = release.recipe.served_names[0]
+            measured = read_now(host, Speed.ask(root=own.place, release=release.id, model=model))
             speed = measured.speed
             if speed is None:
                 outcome.reason = f"no speed could be measured: {measured.said}"

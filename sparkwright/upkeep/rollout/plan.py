@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from sparkwright.common.command_line import next_line
+
 
 class Result(StrEnum):
     """The outcome for a replica, in the words of the report."""
@@ -92,20 +94,9 @@ def serving_of(rows: Sequence[Mapping[str, Any]]) -> Serving:
     )
 
 
-def waves(replicas: Sequence[str]) -> list[tuple[str, ...]]:
-    """Divide replicas into waves: one as a canary, then 1, 2, 4, … as trust grows."""
-    divided: list[tuple[str, ...]] = []
-    first = 0
-    while first < len(replicas):
-        size = max(1, 2 ** (len(divided) - 1))
-        divided.append(tuple(replicas[first : first + size]))
-        first += size
-    return divided
-
-
 def make_plan(
     records: Mapping[str, ReplicaRecord], now: Mapping[str, Serving], forced: Collection[str]
-) -> list[tuple[str, ...]]:
+) -> list[list[ReplicaRecord]]:
     """Return the waves; note in the records what serves, and each reason why nothing may begin.
 
     Args:
@@ -123,12 +114,14 @@ def make_plan(
         elif seen.release == record.release and not seen.switching:
             record.result = Result.ALREADY
         else:
-            todo.append(name)
-    divided = waves(todo)
+            todo.append(record)
+    waves = _waves(todo)
+    for number, wave in enumerate(waves, 1):
+        for record in wave:
+            record.wave = number
     served = {name: seen.names for name, seen in now.items() if seen.release}
-    for name in todo:
-        record = records[name]
-        record.wave = next(number for number, wave in enumerate(divided, 1) if name in wave)
+    for record in todo:
+        name = record.replica
         others = [names for other, names in served.items() if other != name]
         # The inventory gave up a name that the new release lacks.
         missing = (now[name].names & {*record.models}).difference(*others)
@@ -141,4 +134,55 @@ def make_plan(
                 f"does not hold both engines. To switch anyway: --force {name}"
             )
         served[name] = frozenset(record.models)
-    return divided
+    return waves
+
+
+def _waves(records: Sequence[ReplicaRecord]) -> list[list[ReplicaRecord]]:
+    """Divide replicas into waves: one as a canary, then 1, 2, 4, … as trust grows."""
+    waves: list[list[ReplicaRecord]] = []
+    size = 1
+    while records:
+        waves.append([*records[:size]])
+        records = records[size:]
+        size = 2 ** (len(waves) - 1)
+    return waves
+
+
+def plan_lines(
+    records: Collection[ReplicaRecord], waves: Sequence[Sequence[ReplicaRecord]]
+) -> list[str]:
+    """Return the lines of a rollout's plan, or of why there is none."""
+    if refused := [each for each in records if each.reason]:
+        return [f"replica {each.replica}: {each.reason}" for each in refused]
+    lines = []
+    for number, wave in enumerate(waves, 1):
+        changes = [f"{one.replica} ({one.previous or 'nothing'} -> {one.release})" for one in wave]
+        lines.append(f"wave {number} of {len(waves)}: {', '.join(changes)}")
+    already = [each.replica for each in records if each.result is Result.ALREADY]
+    return lines + ([f"{Result.ALREADY}: {', '.join(already)}"] if already else [])
+
+
+def table(records: Collection[ReplicaRecord], stopped: str) -> list[str]:
+    """Return a heading, a line for each replica, and how to go on where a rollout has stopped."""
+    rows = [("replica", "wave", "what happened", "s", "gap s", "tok/s")]
+    for record in records:
+        rows.append(
+            (
+                record.replica,
+                str(record.wave or ""),
+                record.result + (", beside the previous release" if record.beside else ""),
+                f"{record.seconds:.0f}" if record.seconds else "",
+                f"{record.gap:.1f}" if record.seconds else "",
+                "" if record.speed is None else f"{record.speed:.1f}",
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    if not stopped:
+        return lines
+    lines.append(f"Stopped: {stopped}")
+    for record in records:
+        if record.result in (Result.DOWN, Result.STUCK) and record.previous:
+            back = next_line("rollback", f"--limit {record.replica}")
+            lines.append(f"To have {record.previous} serve again: {back}")
+    return [*lines, "Run again to go on: a replica that serves what it should is not touched."]

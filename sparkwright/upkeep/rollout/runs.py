@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,15 +38,15 @@ class Runs:
     chosen: Sequence[str]
     settings: Sequence[str]
 
-    def prepare(self, *mode: str) -> tuple[int, Answers]:
+    def prepare(self, mode: str) -> tuple[int, Answers]:
         """Bring all that is new; return the exit status, and what each replica should serve."""
-        return self._answers("sparkwright.deploy.prepare", [], [*mode, *self.chosen])
+        return self._answers("sparkwright.deploy.prepare", mode, *self.chosen)
 
     def look(self) -> Mapping[str, Serving]:
         """Return what each replica serves; a Spark that gives no answer is asked again."""
-        words = [DEPLOYS["status"], "--data", "json=-", *self.chosen, *self.settings]
         for pause in (RETRY, RETRY, 0):
-            done = self._run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            words = (DEPLOYS["status"], "--data", "json=-", *self.chosen)
+            done = self._run(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             try:
                 rows = json.loads(done.stdout)["sparks"]
             except ValueError:
@@ -54,66 +54,65 @@ class Runs:
             if all(row["answers"] for row in rows):
                 break
             time.sleep(pause)
-        rows.sort(key=lambda row: row["rank"] or 0)
-        replicas = dict.fromkeys(row["replica"] for row in rows if row["replica"])
-        return {
-            name: serving_of([row for row in rows if row["replica"] == name]) for name in replicas
-        }
+        by_replica = _grouped(row for row in rows if row["replica"])
+        return {name: serving_of(own) for name, own in by_replica.items()}
 
     def switch(
         self, records: Sequence[ReplicaRecord], minimum_speed: float | None = None
     ) -> Mapping[str, str]:
-        """Have replicas serve their releases, and prove it by a token; note how that went.
-
-        Returns:
-            Why it failed, for each that did.
-        """
+        """Have replicas serve their releases, and prove it by a token; return why some failed."""
         least = [] if minimum_speed is None else [f"minimum_speed={minimum_speed}"]
         limits = [f"--limit={record.replica}" for record in records]
-        _, found = self._answers("sparkwright.upkeep.rollout.deploy.switch", least, ["-y", *limits])
+        deploy = "sparkwright.upkeep.rollout.deploy.switch"
+        _, found = self._answers(deploy, *least, "-y", *limits)
         problems = {}
         for record in records:
             own = found.get(record.replica, [])
             reasons = [each["reason"] for each in own if each["reason"]]
             if reasons or len(own) < len(record.sparks):
                 problems[record.replica] = "; ".join(dict.fromkeys(reasons)) or _UNKNOWN
-            if own and own[0]["seconds"]:
-                record.seconds, record.gap, record.beside = (
-                    own[0][name] for name in ("seconds", "gap", "beside")
-                )
-            if own and own[0]["speed"]:
-                record.speed = own[0]["speed"]
+            for figure in ("seconds", "gap", "beside", "speed"):
+                if own and own[0][figure]:
+                    setattr(record, figure, own[0][figure])
         return problems
 
     def go_back(self, record: ReplicaRecord) -> str:
         """Have a replica serve its previous release; return why that failed, or ""."""
         back = ["sparkwright.upkeep.rollback.deploy.to", record.previous or ""]
         words = back if record.previous else [DEPLOYS["stop"]]
-        done = self._run([*words, "-y", f"--limit={record.replica}", *self.settings])
+        done = self._run(*words, "-y", f"--limit={record.replica}")
         return _UNKNOWN if done.returncode else ""
 
-    def _answers(
-        self, deploy: str, arguments: Sequence[str], words: Sequence[str]
-    ) -> tuple[int, Answers]:
+    def _answers(self, deploy: str, *words: str) -> tuple[int, Answers]:
         """Run a deploy that writes answers to a file; return its exit status, and these."""
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "answers"
-            done = self._run([deploy, str(file), *arguments, *words, *self.settings])
+            done = self._run(deploy, str(file), *words)
             lines = file.read_text("utf-8").splitlines() if file.exists() else []
-        answers: Answers = {}
-        for each in sorted(map(json.loads, lines), key=lambda answer: answer["rank"]):
-            answers.setdefault(each["replica"], []).append(each)
-        return done.returncode, answers
+        return done.returncode, _grouped(map(json.loads, lines))
 
-    def _run(self, words: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    def _run(self, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run pyinfra, which answers Ctrl-C itself."""
-        program = [str(Path(sys.executable).with_name("pyinfra")), "inventory.py", *words]
+        program = [str(Path(sys.executable).with_name("pyinfra")), "inventory.py"]
         before = signal.signal(signal.SIGINT, lambda *_: None)
         try:
-            environment = os.environ | handed_on()
-            done = subprocess.run(program, text=True, check=False, env=environment, **options)
+            done = subprocess.run(
+                [*program, *words, *self.settings],
+                text=True,
+                check=False,
+                env=os.environ | handed_on(),
+                **options,
+            )
         finally:
             signal.signal(signal.SIGINT, before)
         if done.returncode == INTERRUPTED:
             raise KeyboardInterrupt
         return done
+
+
+def _grouped(rows: Iterable[dict[str, Any]]) -> Answers:
+    """Return rows by their replica, the head's first."""
+    found: Answers = {}
+    for row in sorted(rows, key=lambda row: row["rank"]):
+        found.setdefault(row["replica"], []).append(row)
+    return found

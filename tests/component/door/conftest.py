@@ -1,14 +1,13 @@
 """A door that runs, and engines behind it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.clock import patience
-from tests.component.door.running import FakeServer, Running
-from tests.component.door.waiting import HOLD, Asked
+from tests.component.door.running import HOLD, Asked, Engines, FakeServer, Running
 from tests.component.servers import serving
 from tests.makers.door import KEY, OTHER
 
@@ -25,7 +24,7 @@ def running(tmp_path: Path) -> Iterator[Running]:
 
 
 @pytest.fixture
-def engines(tmp_path: Path) -> Iterator[Callable[[str], FakeServer]]:
+def engines(tmp_path: Path) -> Iterator[Engines]:
     with ExitStack() as stack:
 
         def start(name: str) -> FakeServer:
@@ -37,11 +36,10 @@ def engines(tmp_path: Path) -> Iterator[Callable[[str], FakeServer]]:
 
 
 @pytest.fixture
-def behind(running: Running, engines: Callable[[str], FakeServer]) -> tuple[Running, FakeServer]:
-    """A door with one engine behind it."""
-    engine = engines("a")
+def engine(running: Running, engines: Engines) -> FakeServer:
+    """The only engine behind the door, `a`."""
     running.door.offer("a")
-    return running, engine
+    return engines("a")
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,9 @@ from host.door.door import Door
 from sparkwright.common.render import render
 from sparkwright.door.door import DoorPlan
 from tests.clock import patience
-from tests.component.servers import QuietHandler, free_port, until
+from tests.component.servers import QuietHandler, free_port, serving, until
 from tests.component.socket_server import SocketServer
-from tests.makers.door import FILES, KEY, files, plan
+from tests.makers.door import FILES, KEY, plan
 
 haproxy = pytest.mark.skipif(
     not shutil.which("haproxy") or getpass.getuser() != "root",
@@ -105,6 +106,12 @@ class FakeServer(SocketServer):
         """A health check leaves without a word."""
 
 
+PATH, HOLD = "/v1/chat/completions", 300
+KEYED = {"Authorization": f"Bearer {KEY}"}
+# Starts an engine by its name.
+Engines = Callable[[str], FakeServer]
+
+
 class Running:
     """A door that runs: haproxy, as door.service starts it.
 
@@ -129,7 +136,7 @@ class Running:
         """Write the files, as a deploy does."""
         self.plan = of
         self.door.prepare()
-        for name, text in files(of, str(self.root)).items():
+        for name, text in of.files(str(self.root)).items():
             if text is not None:
                 text = text.replace("127.0.0.1:9100", f"127.0.0.1:{self.exporter}")
                 (self.root / "door" / name).write_text(text)
@@ -167,6 +174,14 @@ class Running:
         return http.client.HTTPConnection(
             "127.0.0.1", self.port, timeout=patience(), source_address=(source, 0)
         )
+
+    def resting(self) -> http.client.HTTPConnection:
+        """Return a connection that was answered, and that does not silently connect anew."""
+        client = self.client()
+        client.request("GET", "/v1/models", headers=KEYED)
+        assert client.getresponse().read()
+        client.auto_open = 0
+        return client
 
     def ask(
         self,
@@ -216,8 +231,7 @@ def stream(
         pause: seconds after each; without it, the engine waits for its turn before each.
     """
     client = door.client()
-    head = {"Authorization": f"Bearer {KEY}"}
-    client.request("POST", "/v1/stream", json.dumps([pieces, pause]), head)
+    client.request("POST", "/v1/stream", json.dumps([pieces, pause]), KEYED)
     answer = client.getresponse()
     assert answer.status == 200
     try:
@@ -281,7 +295,7 @@ class Load:
             self.streams[answer.read().decode()] += 1
 
     def _keep(self) -> None:
-        self._kept.request("GET", "/v1/models", headers={"Authorization": f"Bearer {KEY}"})
+        self._kept.request("GET", "/v1/models", headers=KEYED)
         answer = self._kept.getresponse()
         said = json.loads(answer.read())
         assert answer.status == 200, said
@@ -299,3 +313,54 @@ def load(door: Running) -> Iterator[Load]:
     finally:
         asking.end()
     assert asking.failures == []
+
+
+@dataclass
+class Asked:
+    """Requests on their way, each in a thread of its own; their answers as they come."""
+
+    door: Running
+    threads: list[threading.Thread] = field(default_factory=list)
+    answers: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+
+    def post(
+        self, count: int = 1, key: str | None = KEY, body: bytes = b"{}", source: str = "127.0.0.1"
+    ) -> None:
+        """Send so many requests."""
+        for _ in range(count):
+            thread = threading.Thread(target=self._ask, args=(key, body, source))
+            self.threads.append(thread)
+            thread.start()
+
+    def all(self) -> list[str]:
+        """Wait for all answers; return the engines that gave them, or their statuses."""
+        for thread in self.threads:
+            thread.join(timeout=patience())
+            assert not thread.is_alive()
+        return [str(said.get("engine", status)) for status, said in self.answers]
+
+    def _ask(self, key: str | None, body: bytes, source: str) -> None:
+        # The end of a test may come first.
+        with suppress(http.client.HTTPException, OSError):
+            status, said, _ = self.door.ask("POST", PATH, key, body, source)
+            self.answers.append((status, said))
+
+
+def waiting(door: Running, count: int) -> None:
+    """Return when so many requests wait."""
+    until(lambda: door.door.haproxy.held()[0] == count)
+
+
+def had(door: Running) -> None:
+    """Have had the engine `a` behind the door, which has gone since; no check has noticed it."""
+    with engine(door, "a"):
+        door.door.offer("a")
+        until(lambda: door.status("POST", PATH) == 200)
+
+
+@contextmanager
+def engine(door: Running, name: str) -> Iterator[FakeServer]:
+    """An engine that comes, or comes again, and goes."""
+    server = FakeServer(door.root, name)
+    with serving(server):
+        yield server

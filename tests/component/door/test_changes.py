@@ -1,24 +1,34 @@
-"""Engines that come and go, and settings that change, under a door that runs."""
+"""Engines that come and go, and settings that change, under a door that runs and keeps its port."""
 
 import http.client
 import json
-from collections.abc import Callable
+import socket
+import threading
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 
 import pytest
 
-from host.door.door import Door
 from host.door.haproxy import DoorError
 from sparkwright.door.key import Key
-from tests.component.door.running import FakeServer, Running, haproxy, load, stream
+from tests.component.door.running import (
+    KEYED,
+    Engines,
+    FakeServer,
+    Running,
+    haproxy,
+    load,
+    stream,
+)
 from tests.component.servers import fill, serving, small_disk, until
-from tests.makers.door import KEY, OTHER, files, plan
+from tests.makers.door import KEY, OTHER, plan
+
+pytestmark = haproxy
 
 
-@haproxy
 def test_the_preferred_engine_gets_all_and_the_other_what_it_cannot_take(
-    running: Running, engines: Callable[[str], FakeServer]
+    running: Running, engines: Engines
 ) -> None:
     door, a, b = running.door, engines("a"), engines("b")
     door.offer("a")
@@ -48,7 +58,6 @@ def test_the_preferred_engine_gets_all_and_the_other_what_it_cannot_take(
         until(lambda: running.serves() == "b")
 
 
-@haproxy
 def test_a_hold_ends_on_a_full_disk(tmp_path: Path) -> None:
     with small_disk(tmp_path / "root"):
         running = Running(tmp_path / "root")
@@ -69,10 +78,7 @@ def test_a_hold_ends_on_a_full_disk(tmp_path: Path) -> None:
             running.stop()
 
 
-@haproxy
-def test_switches_under_load_lose_no_request(
-    running: Running, engines: Callable[[str], FakeServer]
-) -> None:
+def test_switches_under_load_lose_no_request(running: Running, engines: Engines) -> None:
     door = running.door
     for name in "ab":
         engines(name)
@@ -90,10 +96,7 @@ def test_switches_under_load_lose_no_request(
     assert set(asking.streams) == {"aaaaa", "bbbbb"}
 
 
-@haproxy
-def test_a_switch_cuts_no_stream_of_before(
-    running: Running, engines: Callable[[str], FakeServer]
-) -> None:
+def test_a_switch_cuts_no_stream_of_before(running: Running, engines: Engines) -> None:
     door, a, _b = running.door, engines("a"), engines("b")
     door.offer("a")
     with stream(running, pieces=20) as answer:
@@ -114,55 +117,14 @@ def test_a_switch_cuts_no_stream_of_before(
     until(lambda: door.busy("a") == 0)
 
 
-@haproxy
-def test_keys_change_by_a_reload_that_loses_no_request(
-    running: Running, engines: Callable[[str], FakeServer]
-) -> None:
-    a, _b = engines("a"), engines("b")
-    running.door.offer("a")
-    before = running.door.haproxy.running()["mark"]
-    with load(running) as asking, stream(running, pieces=40) as long:
-        running.lay(plan(running.port, keys=[KEY, OTHER]))
-        assert running.status("GET", "/v1/models", OTHER) == 401
-        running.reload()
-        assert running.status("GET", "/v1/models", OTHER) == 200
-        assert running.door.haproxy.running()["mark"] != before
-        # What the old process has in flight counts, and a switch reaches it.
-        assert running.door.busy("a") >= 1
-        running.door.offer("b")
-        running.door.prefer("b")
-        assert {running.serves() for _ in range(20)} == {"b"}
-        running.reload()
-        asking.goes_on()
-        a.turns.release(40)
-        assert long.read() == b"a" * 40
-    assert set(asking.answers) == {"a", "b"}
-    assert set(asking.streams) == {"aaaaa", "bbbbb"}
-    running.change(keys=[OTHER])
-    assert running.status("GET", "/v1/models") == 401
-    assert running.status("GET", "/v1/models", OTHER) == 200
-
-
-@haproxy
 def test_what_was_there_before_a_reload_counts_and_loses_no_request(
-    running: Running, engines: Callable[[str], FakeServer]
+    running: Running, engines: Engines
 ) -> None:
     door, _a, _b = running.door, engines("a"), engines("b")
     door.offer("a")
     # The first answer to a source ends its connection.
     assert running.serves() == "a"
-    resting = running.client()
-    # It would silently connect anew.
-    resting.auto_open = 0
-    resting.connect()
-
-    def asked() -> http.client.HTTPResponse:
-        resting.request("GET", "/v1/models", headers={"Authorization": f"Bearer {KEY}"})
-        answer = resting.getresponse()
-        assert json.loads(answer.read())["engine"] == "a"
-        return answer
-
-    asked()
+    resting = running.resting()
     with stream(running, pieces=1):
         running.reload()
         assert door.busy("a") == 2
@@ -171,32 +133,29 @@ def test_what_was_there_before_a_reload_counts_and_loses_no_request(
         assert running.serves() == "b"
     # Its next request goes where it went before: that engine must stay until then.
     until(lambda: door.busy("a") == 1)
-    assert asked().headers["Connection"] == "close"
+    resting.request("GET", "/v1/models", headers=KEYED)
+    answer = resting.getresponse()
+    assert json.loads(answer.read())["engine"] == "a"
+    assert answer.headers["Connection"] == "close"
     until(lambda: door.busy("a") == 0)
 
 
-@haproxy
-def test_a_hold_reaches_what_was_there_before_a_reload(behind: tuple[Running, FakeServer]) -> None:
-    running, _ = behind
+def test_a_hold_reaches_what_was_there_before_a_reload(
+    running: Running, engine: FakeServer
+) -> None:
     assert running.serves() == "a"
-    resting = running.client()
-    head = {"Authorization": f"Bearer {KEY}"}
-    resting.request("GET", "/v1/models", headers=head)
-    assert resting.getresponse().read()
+    resting = running.resting()
     with stream(running, pieces=1):
         running.reload()
         running.door.hold()
         assert running.door.busy("a") == 1
-        resting.auto_open = 0
-        resting.request("GET", "/v1/models", headers=head)
+        resting.request("GET", "/v1/models", headers=KEYED)
         assert resting.getresponse().status == 503
 
 
-@haproxy
 def test_a_reload_that_cannot_be_leaves_the_door_as_it_was(
-    behind: tuple[Running, FakeServer],
+    running: Running, engine: FakeServer
 ) -> None:
-    running, _ = behind
     config = running.root / "door" / "door.cfg"
     good = config.read_text()
     config.write_text("nonsense\n")
@@ -208,10 +167,7 @@ def test_a_reload_that_cannot_be_leaves_the_door_as_it_was(
     assert running.serves() == "a"
 
 
-@haproxy
-def test_a_restart_finds_what_was_chosen(
-    running: Running, engines: Callable[[str], FakeServer]
-) -> None:
+def test_a_restart_finds_what_was_chosen(running: Running, engines: Engines) -> None:
     door, _a, b = running.door, engines("a"), engines("b")
     door.offer("a")
     running.stop()
@@ -228,37 +184,15 @@ def test_a_restart_finds_what_was_chosen(
     until(lambda: running.serves() == "a")
 
 
-@pytest.mark.parametrize(
-    ("line", "counts"),
-    [
-        ("", False),
-        ("0 ann:1:", False),
-        ("0 ann:99999999999:", True),
-        ("x", True),
-        ("0 ann:y", True),
-    ],
-)
-def test_a_damaged_line_of_the_keys_counts_as_one_that_opened(
-    tmp_path: Path, line: str, counts: bool
-) -> None:
-    for folder, text in (("door", f"{line}\n"), ("new", "1 ann:99999999999:\n")):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "keys").write_text(text)
-    Door(tmp_path).compare(tmp_path / "new")
-    assert (tmp_path / "door/revoked").exists() is counts
-
-
-@haproxy
 def test_a_key_that_is_taken_away_ends_what_is_in_flight(
-    behind: tuple[Running, FakeServer],
+    running: Running, engine: FakeServer
 ) -> None:
     """Nobody knows whose of the streams is whose: all of before the reload end."""
-    running, engine = behind
     new = running.root / "new"
     new.mkdir()
 
     def deploy(*keys: str | Key) -> None:
-        text = files(plan(running.port, keys=keys), str(running.root))["keys"] or ""
+        text = plan(running.port, keys=keys).files(str(running.root))["keys"] or ""
         (new / "keys").write_text(text)
         running.door.compare(new)
         (running.root / "door" / "keys").write_text(text)
@@ -274,9 +208,7 @@ def test_a_key_that_is_taken_away_ends_what_is_in_flight(
         engine.turns.release()
         assert answer.read() == b"a"
     assert running.serves() == "a"
-    resting = running.client()
-    resting.request("GET", "/v1/models", headers={"Authorization": f"Bearer {KEY}"})
-    assert resting.getresponse().read()
+    resting = running.resting()
     with stream(running, pieces=2) as answer:
         deploy(OTHER)
         with pytest.raises((http.client.HTTPException, OSError)):
@@ -285,3 +217,46 @@ def test_a_key_that_is_taken_away_ends_what_is_in_flight(
     assert running.status("GET", "/v1/models", OTHER) == 200
     engine.turns.release(2)
     until(lambda: running.door.busy("a") == 0)
+
+
+def bound(port: int, address: str) -> bool:
+    """Try to listen there as well, as root in an engine's container can."""
+    with socket.socket() as beside, suppress(OSError):
+        beside.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        beside.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        beside.bind((address, port))
+        beside.listen()
+        return True
+    return False
+
+
+@pytest.mark.parametrize("own", ["127.0.0.1", "0.0.0.0"])
+def test_nobody_listens_beside_it_and_reloads_lose_no_request(
+    running: Running, engines: Engines, own: str
+) -> None:
+    """Before a reload, in its every moment, and while a stream keeps the previous process."""
+    engine = engines("a")
+    running.door.offer("a")
+    # From one address to all of them, which takes the port anew, too.
+    running.change(bind=own)
+    over, taken = threading.Event(), []
+
+    def try_on() -> None:
+        while not over.is_set():
+            taken.extend(each for each in ("127.0.0.1", "0.0.0.0") if bound(running.port, each))
+
+    beside = threading.Thread(target=try_on)
+    with load(running) as asking, stream(running, pieces=1) as long:
+        beside.start()
+        try:
+            for _ in range(5):
+                running.reload()
+                asking.goes_on()
+            until(lambda: asking.answers.total() >= 250)
+        finally:
+            over.set()
+            beside.join()
+            engine.turns.release()
+        assert long.read() == b"a"
+    assert taken == []
+    assert set(asking.answers) == {"a"}

@@ -1,26 +1,36 @@
-"""Requests that wait at the door while no engine serves."""
+"""Requests that wait at the door while no engine serves: which, how many, and for how long."""
 
 import http.client
 import re
+import socket
 import threading
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 
+import pytest
+
 from tests.clock import patience
-from tests.component.door.running import FakeServer, Running, haproxy, stream
-from tests.component.door.waiting import PATH, Asked, engine, waiting
+from tests.component.door.running import (
+    HOLD,
+    KEYED,
+    PATH,
+    Asked,
+    Engines,
+    Running,
+    engine,
+    had,
+    haproxy,
+    stream,
+    waiting,
+)
 from tests.component.servers import until
-from tests.makers.door import KEY
+from tests.makers.door import KEY, OTHER
 
-Engines = Callable[[str], FakeServer]
+pytestmark = haproxy
 
 
-@haproxy
 def test_a_restart_of_the_engine_is_waited_through(patient: Running, asked: Asked) -> None:
-    with engine(patient, "a"):
-        patient.door.offer("a")
-        until(lambda: patient.status("POST", PATH) == 200)
+    had(patient)
     # Before the checks have noticed, and afterwards.
     asked.post(3)
     waiting(patient, 3)
@@ -39,7 +49,6 @@ def test_a_restart_of_the_engine_is_waited_through(patient: Running, asked: Aske
         assert patient.status("POST", PATH) == 200
 
 
-@haproxy
 def test_nothing_fails_while_engines_come_and_go(patient: Running) -> None:
     """Whatever moment a request comes at; but what an engine has begun to read ends with it."""
     over, found = threading.Event(), []
@@ -74,7 +83,6 @@ def test_nothing_fails_while_engines_come_and_go(patient: Running) -> None:
     assert len(found) - found.count(200) <= 5 * len(clients)
 
 
-@haproxy
 def test_a_switch_without_room_for_two_is_waited_through(
     patient: Running, asked: Asked, engines: Engines
 ) -> None:
@@ -105,7 +113,6 @@ def test_a_switch_without_room_for_two_is_waited_through(
     asked.all()
 
 
-@haproxy
 def test_the_whole_body_arrives_afterwards_and_no_timeout_ends_the_wait(
     patient: Running, engines: Engines
 ) -> None:
@@ -125,11 +132,8 @@ def test_the_whole_body_arrives_afterwards_and_no_timeout_ends_the_wait(
     assert {said["size"] for _, said in asked.answers} == {2, 1024**2}
 
 
-@haproxy
 def test_a_reload_loses_nothing_that_waits(patient: Running, asked: Asked) -> None:
-    with engine(patient, "a"):
-        patient.door.offer("a")
-        until(lambda: patient.status("POST", PATH) == 200)
+    had(patient)
     asked.post(2)
     waiting(patient, 2)
     for _ in range(2):
@@ -141,7 +145,6 @@ def test_a_reload_loses_nothing_that_waits(patient: Running, asked: Asked) -> No
         assert again.paths[PATH] == 4
 
 
-@haproxy
 def test_a_reload_in_a_hold_ends_it_for_nobody(
     patient: Running, asked: Asked, engines: Engines
 ) -> None:
@@ -149,10 +152,7 @@ def test_a_reload_in_a_hold_ends_it_for_nobody(
     a = engines("a")
     patient.door.offer("a")
     until(lambda: patient.status("POST", PATH) == 200)
-    resting = patient.client()
-    head = {"Authorization": f"Bearer {KEY}"}
-    resting.request("GET", "/v1/models", headers=head)
-    assert resting.getresponse().read()
+    resting = patient.resting()
     with stream(patient, pieces=1):
         patient.door.hold()
         patient.reload()
@@ -162,9 +162,100 @@ def test_a_reload_in_a_hold_ends_it_for_nobody(
         until(lambda: a.paths["/health"] >= checks + 4)
         assert asked.answers == []
         # An old process learns of no engine after this one: here it is as without a hold_seconds.
-        resting.auto_open = 0
-        resting.request("POST", PATH, b"{}", head)
+        resting.request("POST", PATH, b"{}", KEYED)
         assert resting.getresponse().status == 503
         patient.door.prefer("a")
         assert asked.all() == ["a"] * 2
         a.turns.release()
+
+
+def test_what_waits_too_long_is_given_up_and_told(running: Running) -> None:
+    running.change(hold_seconds=2)
+    began = time.monotonic()
+    status, said, head = running.ask("POST", PATH)
+    took = time.monotonic() - began
+    assert (status, said["error"]["code"]) == (503, "engine_unavailable")
+    assert head["Retry-After"] == "10"
+    (seconds,) = re.findall(r"held the request for (\d+) s", said["error"]["message"])
+    assert 2 <= int(seconds) <= took + 1
+    assert running.door.haproxy.held() == (0, 1)
+
+
+@pytest.mark.parametrize("hold", [0, HOLD])
+def test_who_does_not_want_to_wait_or_may_not_hears_so_at_once(
+    running: Running, hold: int, engines: Engines
+) -> None:
+    running.change(hold_seconds=hold)
+    # Before the checks have noticed, too: another replica could serve what a gateway asks.
+    had(running)
+    for wish in ("wait=0", "respond-async, wait=0", "Wait=0"):
+        status, said, _ = running.ask("POST", PATH, Prefer=wish)
+        assert (status, "held" in said["error"]["message"]) == (503, False)
+    if not hold:
+        assert running.status("POST", PATH) == 503
+    assert running.status("POST", PATH, "sk-wrong") == 401
+    assert running.door.haproxy.held() == (0, 0)
+    engines("a")
+    running.door.offer("a")
+    until(lambda: running.serves() == "a")
+    _, said, _ = running.ask("GET", "/v1/models", Prefer="wait=0")
+    assert "prefer" not in {name.lower() for name in said["head"]}
+
+
+def test_neither_all_clients_nor_one_take_more_places_than_there_are(running: Running) -> None:
+    third = f"{KEY}-third"
+    keys = [KEY, OTHER, third]
+    running.change(keys=keys, hold_seconds=HOLD, max_connections=12)
+    asked = Asked(running)
+    try:
+        # A quarter of all places is one name's.
+        asked.post(3)
+        waiting(running, 3)
+        assert running.status("POST", PATH) == 429
+        asked.post(3, OTHER, source="127.0.0.2")
+        waiting(running, 6)
+        # Half of them is for those that wait.
+        assert running.status("POST", PATH, third, source="127.0.0.3") == 503
+        assert running.status("GET", "/health", None, source="127.0.0.4") == 503
+        assert asked.answers == []
+    finally:
+        running.stop()
+        asked.all()
+
+
+def test_without_keys_a_source_has_its_part(running: Running, engines: Engines) -> None:
+    running.change(keys=None, hold_seconds=HOLD, max_connections=12)
+    asked = Asked(running)
+    asked.post(3, None)
+    waiting(running, 3)
+    assert running.status("POST", PATH, None) == 503
+    other = running.client("127.0.0.2")
+    other.request("POST", PATH, b"{}")
+    waiting(running, 4)
+    engines("a")
+    running.door.offer("a")
+    assert other.getresponse().status == 200
+    assert asked.all() == ["a"] * 3
+
+
+@pytest.mark.parametrize("size", [2, 32 * 1024**2])
+def test_a_client_that_leaves_is_forgotten(patient: Running, size: int, engines: Engines) -> None:
+    """At once if its request fits into haproxy's buffer; else haproxy reads on for an engine, which
+    gets half a request.
+    """
+    patient.change(keys=[KEY], hold_seconds=HOLD, max_body_mib=64)
+    head = f"POST {PATH} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {KEY}\r\n"
+    client = socket.create_connection(("127.0.0.1", patient.port), timeout=patience())
+    client.setblocking(False)
+    sent = client.send(f"{head}Content-Length: {size}\r\n\r\n".encode() + b"x" * size)
+    assert sent > len(head)
+    assert sent < size or size == 2
+    waiting(patient, 1)
+    client.close()
+    if size < 16 * 1024:
+        waiting(patient, 0)
+    server = engines("a")
+    patient.door.offer("a")
+    until(lambda: patient.status("POST", PATH) == 200)
+    waiting(patient, 0)
+    assert server.paths[PATH] == 1

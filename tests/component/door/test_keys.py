@@ -9,12 +9,12 @@ from tests.component.door.running import FakeServer, Running, haproxy, stream
 from tests.component.servers import until
 from tests.makers.door import KEY, OTHER
 
+pytestmark = haproxy
 
-@haproxy
+
 def test_what_is_in_flight_is_known_by_the_names_of_keys(
-    behind: tuple[Running, FakeServer],
+    running: Running, engine: FakeServer
 ) -> None:
-    running, engine = behind
     with stream(running, pieces=1) as answer:
         assert running.door.haproxy.names() == {"client1": (1, 1, 0)}
         running.reload()
@@ -25,11 +25,9 @@ def test_what_is_in_flight_is_known_by_the_names_of_keys(
     until(lambda: running.door.haproxy.names() == {"client1": (1, 0, 0)})
 
 
-@haproxy
 def test_a_key_has_a_name_and_an_end_and_may_be_for_metrics_alone(
-    behind: tuple[Running, FakeServer],
+    running: Running, engine: FakeServer
 ) -> None:
-    running, _ = behind
     today = datetime.now(UTC).date()
     keys = [
         Key(name="ann", secret=KEY, until=today),
@@ -73,11 +71,9 @@ def clients(running: Running) -> set[str]:
     return set(re.findall(r"key=::ffff:(\S+)", table))
 
 
-@haproxy
 def test_who_looks_at_metrics_is_no_client_and_looks_twice_a_second_at_most(
-    behind: tuple[Running, FakeServer],
+    running: Running, engine: FakeServer
 ) -> None:
-    running, _ = behind
     keys = [Key(name="ann", secret=KEY), Key(name="prometheus", secret=OTHER, places=["metrics"])]
     running.change(keys=keys)
     for path in ("/metrics/door", "/health", "/v1/models"):
@@ -91,10 +87,8 @@ def test_who_looks_at_metrics_is_no_client_and_looks_twice_a_second_at_most(
     assert clients(running) == {"127.0.0.3"}
 
 
-@haproxy
-def test_a_name_has_so_many_new_sources_in_an_hour(behind: tuple[Running, FakeServer]) -> None:
+def test_a_name_has_so_many_new_sources_in_an_hour(running: Running, engine: FakeServer) -> None:
     """Other sources are let in all the same, as strangers."""
-    running, _ = behind
     running.change(keys=[KEY, OTHER], max_connections=20)
     sources = [f"127.0.1.{number}" for number in range(1, 11)]
     assert [running.status("GET", "/v1/models", KEY, source=each) for each in sources * 2] == [
@@ -105,12 +99,10 @@ def test_a_name_has_so_many_new_sources_in_an_hour(behind: tuple[Running, FakeSe
     assert clients(running) == {*sources[:5], "127.0.2.1"}
 
 
-@haproxy
 def test_the_more_a_name_has_in_flight_the_smaller_is_its_next_body(
-    behind: tuple[Running, FakeServer],
+    running: Running, engine: FakeServer
 ) -> None:
     """Here all together have 2 MiB times the sum of 1/1, 1/2 and so on."""
-    running, engine = behind
     running.change(keys=[KEY, OTHER], max_body_mib=2, max_connections=12)
     whole, half = bytes(2 * 1024**2), bytes(1024**2)
     with stream(running, pieces=1) as answer:

@@ -8,10 +8,8 @@ import pytest
 from host.door import door as program
 from host.state import door as part
 from host.state import sockets
-from sparkwright.door.door import mark
-from sparkwright.door.state import DoorState
+from sparkwright.door.door import DoorState, mark
 from tests.component.door.running import Running, haproxy
-from tests.makers.door import files
 
 
 def read(root: Path, **arguments: object) -> DoorState:
@@ -32,7 +30,7 @@ def test_a_door_that_runs_is_known_by_what_it_was_made_of(
     (tmp_path / "units/door").symlink_to("../run")
     found = read(tmp_path, bind="127.0.0.1", port=running.port)
     assert found.version == found.installed
-    assert found.mark == mark(files(running.plan, str(tmp_path)))
+    assert found.mark == mark(running.plan.files(str(tmp_path)))
     assert not found.elsewhere
     # This one is of no unit.
     assert {each.split()[0] for each in found.taken} == {"haproxy"}

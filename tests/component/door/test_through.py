@@ -5,16 +5,17 @@ import json
 import re
 import socket
 import ssl
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.clock import patience
-from tests.component.door.running import FakeServer, Running, haproxy, stream
+from tests.component.door.running import KEYED, Engines, FakeServer, Running, haproxy, stream
 from tests.component.servers import until
 from tests.makers.door import KEY, OTHER, own_certificate
+
+pytestmark = haproxy
 
 # The routes of vLLM 0.33: those that a key opens, and those that nobody needs from outside.
 OPEN_GET = "/v1/models /v1/responses/resp_0a-1 /metrics /metrics/door"
@@ -37,33 +38,29 @@ def routes(get: str, post: str) -> list[tuple[str, str]]:
 WITH_KEY, CLOSED = routes(OPEN_GET, OPEN_POST), routes(CLOSED_GET, CLOSED_POST)
 
 
-@haproxy
 def test_each_endpoint_without_a_key_with_a_wrong_one_and_the_right_one(
-    behind: tuple[Running, FakeServer],
+    running: Running, engine: FakeServer
 ) -> None:
-    door, engine = behind
     wrong = (None, "", KEY[:-1], KEY + "0", KEY.upper(), f"{KEY} {KEY}", OTHER)
     for method, path in WITH_KEY:
         for key in wrong:
-            status, said, head = door.ask(method, path, key)
+            status, said, head = running.ask(method, path, key)
             assert (status, said["error"]["code"]) == (401, "invalid_api_key"), (path, key)
             assert head["WWW-Authenticate"] == "Bearer"
     assert not engine.paths.keys() - {"/health"}
     for method, path in WITH_KEY:
-        assert door.status(method, path) == 200, path
-        assert door.status(method, path, None, **{"x-api-key": KEY}) == 200, path
-        assert door.status(method, path, None, Authorization=f"bearer {KEY}") == 200, path
+        assert running.status(method, path) == 200, path
+        assert running.status(method, path, None, **{"x-api-key": KEY}) == 200, path
+        assert running.status(method, path, None, Authorization=f"bearer {KEY}") == 200, path
     for method, path in CLOSED:
         for key in (None, OTHER, KEY):
-            status, said, _ = door.ask(method, path, key)
+            status, said, _ = running.ask(method, path, key)
             assert (status, said["error"]["code"]) == (404, "not_found"), (path, key)
-    assert door.status("GET", "/health", None) == 200
-    assert door.status("HEAD", "/v1/models") == 200
+    assert running.status("GET", "/health", None) == 200
+    assert running.status("HEAD", "/v1/models") == 200
 
 
-@haproxy
-def test_methods_and_bodies(behind: tuple[Running, FakeServer]) -> None:
-    door, engine = behind
+def test_methods_and_bodies(running: Running, engine: FakeServer) -> None:
     for method, path in (
         ("DELETE", "/v1/models"),
         ("PUT", "/v1/models"),
@@ -73,84 +70,75 @@ def test_methods_and_bodies(behind: tuple[Running, FakeServer]) -> None:
         ("OPTIONS", "/metrics"),
         ("POST", "/metrics/door"),
     ):
-        status, said, head = door.ask(method, path)
+        status, said, head = running.ask(method, path)
         assert (status, said["error"]["code"]) == (405, "method_not_allowed"), (method, path)
         assert "GET" in head["Allow"]
     path = "/v1/completions"
-    assert door.ask("POST", path, body=b"x" * 1024**2)[1]["size"] == 1024**2
+    assert running.ask("POST", path, body=b"x" * 1024**2)[1]["size"] == 1024**2
     # Refused by what it says of itself: before it comes. Cut down to 32 bits, 2^32 + 1 is small.
     for size in (1024**2 + 1, 2**31, 2**32 + 1, 2**63 - 1, 2**64 - 1, 2**64 + 1):
-        status, said, _ = door.ask("POST", path, body=b"", **{"Content-Length": str(size)})
+        status, said, _ = running.ask("POST", path, body=b"", **{"Content-Length": str(size)})
         assert (status, said["error"]["code"]) == (413, "request_too_large"), size
         assert "1 MiB" in said["error"]["message"]
     for length in ("-1", "+1", "1,2", "0x10"):
         with suppress(ConnectionError):
-            assert door.status("POST", path, **{"Content-Length": length}) == 400
-    client = door.client()
-    head = {"Authorization": f"Bearer {KEY}", "Transfer-Encoding": "chunked"}
+            assert running.status("POST", path, **{"Content-Length": length}) == 400
+    client = running.client()
+    head = {**KEYED, "Transfer-Encoding": "chunked"}
     with suppress(ConnectionError):
         client.request("POST", path, iter([b"x" * 10]), head, encode_chunked=True)
     assert client.getresponse().status == 411
     assert engine.paths[path] == 1
 
 
-@haproxy
-def test_a_page_of_a_browser_may_ask_first(behind: tuple[Running, FakeServer]) -> None:
-    door, engine = behind
+def test_a_page_of_a_browser_may_ask_first(running: Running, engine: FakeServer) -> None:
     asks = {"Origin": "http://page.example", "Access-Control-Request-Method": "POST"}
-    assert door.status("OPTIONS", "/v1/chat/completions", None, **asks) == 200
-    assert door.status("OPTIONS", "/invocations", None, **asks) == 404
-    assert door.status("OPTIONS", "/metrics", None, **asks) == 405
+    assert running.status("OPTIONS", "/v1/chat/completions", None, **asks) == 200
+    assert running.status("OPTIONS", "/invocations", None, **asks) == 404
+    assert running.status("OPTIONS", "/metrics", None, **asks) == 405
     assert engine.paths["/v1/chat/completions"] == 1
     # A page can read what went wrong.
-    head = door.ask("POST", "/v1/chat/completions", None, Origin=asks["Origin"])[2]
+    head = running.ask("POST", "/v1/chat/completions", None, Origin=asks["Origin"])[2]
     assert head["Access-Control-Allow-Origin"] == "*"
 
 
-@haproxy
-def test_the_engine_learns_who_asks_and_no_key(behind: tuple[Running, FakeServer]) -> None:
-    door, _ = behind
+def test_the_engine_learns_who_asks_and_no_key(running: Running, engine: FakeServer) -> None:
     sent = {"X-Forwarded-For": "10.9.9.9", "X-Api-Key": KEY, "X-Forwarded-Proto": "https"}
-    head = {k.lower(): v for k, v in door.ask("GET", "/v1/models", **sent)[1]["head"].items()}
+    head = {k.lower(): v for k, v in running.ask("GET", "/v1/models", **sent)[1]["head"].items()}
     assert head["x-forwarded-for"] == "127.0.0.1"
     assert head["x-forwarded-proto"] == "http"
     assert not {"authorization", "x-api-key"} & head.keys()
 
 
-@haproxy
-def test_a_stream_comes_piece_by_piece(behind: tuple[Running, FakeServer]) -> None:
+def test_a_stream_comes_piece_by_piece(running: Running, engine: FakeServer) -> None:
     """The engine says each piece only after the one before has come."""
-    door, engine = behind
-    with stream(door, pieces=8) as answer:
+    with stream(running, pieces=8) as answer:
         for _ in range(8):
             engine.turns.release()
             assert answer.read1(1) == b"a"
     # Broken off, it ends with an error: a client need not know what the last piece should be.
     engine.dies = True
-    with stream(door, pieces=3, pause=0) as answer, pytest.raises(http.client.IncompleteRead):
+    with stream(running, pieces=3, pause=0) as answer, pytest.raises(http.client.IncompleteRead):
         answer.read()
 
 
-@haproxy
 def test_a_client_that_leaves_ends_its_request_in_the_engine(
-    behind: tuple[Running, FakeServer],
+    running: Running, engine: FakeServer
 ) -> None:
-    door, engine = behind
-    with stream(door, pieces=100_000, pause=0.02) as answer:
+    with stream(running, pieces=100_000, pause=0.02) as answer:
         answer.read1(1)
-        assert door.door.busy("a") == 1
+        assert running.door.busy("a") == 1
     until(lambda: engine.aborted == 1)
-    until(lambda: door.door.busy("a") == 0)
+    until(lambda: running.door.busy("a") == 0)
     # One that waits for an answer in one piece, too.
     engine.pause = patience()
-    client = door.client()
-    client.request("GET", "/v1/models", headers={"Authorization": f"Bearer {KEY}"})
-    until(lambda: door.door.busy("a") == 1)
+    client = running.client()
+    client.request("GET", "/v1/models", headers=KEYED)
+    until(lambda: running.door.busy("a") == 1)
     client.close()
-    until(lambda: door.door.busy("a") == 0)
+    until(lambda: running.door.busy("a") == 0)
 
 
-@haproxy
 def test_no_engine_is_503_for_clients_to_try_again(running: Running) -> None:
     for path in ("/v1/models", "/health", "/metrics"):
         status, said, head = running.ask("GET", path)
@@ -162,17 +150,15 @@ def test_no_engine_is_503_for_clients_to_try_again(running: Running) -> None:
     assert "haproxy_frontend_http_responses_total" in running.ask("GET", "/metrics/door")[1]["text"]
 
 
-@haproxy
-def test_it_speaks_no_http_2(behind: tuple[Running, FakeServer]) -> None:
-    with socket.create_connection(("127.0.0.1", behind[0].port), timeout=patience()) as client:
+def test_it_speaks_no_http_2(running: Running, engine: FakeServer) -> None:
+    with socket.create_connection(("127.0.0.1", running.port), timeout=patience()) as client:
         # The preface, and an empty SETTINGS frame.
         client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0")
         assert client.recv(100).startswith(b"HTTP/1.1 400 ")
 
 
-@haproxy
 def test_tls_with_the_owners_certificate(
-    running: Running, engines: Callable[[str], FakeServer], tmp_path: Path
+    running: Running, engines: Engines, tmp_path: Path
 ) -> None:
     engines("a")
     running.door.offer("a")
@@ -184,36 +170,18 @@ def test_tls_with_the_owners_certificate(
         "127.0.0.1", running.port, timeout=patience(), context=trusting
     )
     for _ in range(2):
-        client.request("GET", "/v1/models", headers={"Authorization": f"Bearer {KEY}"})
+        client.request("GET", "/v1/models", headers=KEYED)
         answer = client.getresponse()
         assert answer.status == 200
     head = {k.lower(): v for k, v in json.loads(answer.read())["head"].items()}
     assert head["x-forwarded-proto"] == "https"
     assert client.sock.selected_alpn_protocol() == "http/1.1"  # type: ignore[attr-defined]
-    old = ssl.create_default_context(cafile=str(tmp_path / "tls.crt"))
-    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
-        old.maximum_version = ssl.TLSVersion.TLSv1_1
-    with (
-        socket.create_connection(("127.0.0.1", running.port), timeout=patience()) as plain,
-        pytest.raises((ssl.SSLError, ConnectionError)),
-    ):
-        old.wrap_socket(plain, server_hostname="127.0.0.1")
 
 
-@haproxy
-def test_a_door_without_a_key_is_open_and_still_has_its_list(
-    behind: tuple[Running, FakeServer],
+def test_a_client_may_be_silent_while_the_engine_thinks(
+    running: Running, engine: FakeServer
 ) -> None:
-    running, _ = behind
-    running.change(keys=None)
-    assert running.status("GET", "/v1/models", None) == 200
-    assert running.status("POST", "/invocations", None) == 404
-
-
-@haproxy
-def test_a_client_may_be_silent_while_the_engine_thinks(behind: tuple[Running, FakeServer]) -> None:
     """The timeout for clients, here 1 s, does not run while it is the engine's turn."""
-    running, engine = behind
     config = running.root / "door" / "door.cfg"
     text = re.sub(r"timeout client \w+", "timeout client 1s", config.read_text())
     config.write_text(text)

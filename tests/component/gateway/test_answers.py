@@ -5,31 +5,19 @@ from __future__ import annotations
 import http.client
 import json
 import shutil
-import subprocess
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from sparkwright.plan.release.programs import program
 from tests.clock import patience
 from tests.component.door.running import haproxy
 from tests.makers.gateway import KEYS
-from tests.makers.gateway_clients import Client, ask, curl, requests
-from tests.makers.gateway_replicas import WORDS, Door
+from tests.makers.gateway_clients import ask, requests
+from tests.makers.gateway_replicas import Door
 
 pytestmark = [haproxy, pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")]
-TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
-
-
-def test_it_says_what_it_is_for(python: Path, tmp_path: Path) -> None:
-    archive = tmp_path / "gateway"
-    archive.write_bytes(program("host.door.gateway.gateway"))
-    done = subprocess.run(
-        [python, "-B", archive, "--help"], capture_output=True, text=True, check=True
-    )
-    assert "The fleet's gateway" in done.stdout
+CHAT = "/v1/chat/completions"
 
 
 @pytest.mark.parametrize("key", [None, "sk-wrong", "sk-door-and-client-012", ""])
@@ -61,20 +49,8 @@ def test_metrics_are_those_of_its_door_and_methods_those_of_a_path(url: str) -> 
     status, text = ask(url, "/metrics/door")
     assert (status, "haproxy_frontend_" in text) == (200, True)
     assert ask(url, "/metrics/door", key=None)[0] == 401
-    assert ask(url, "/v1/chat/completions")[0] == 405
+    assert ask(url, CHAT)[0] == 405
     assert ask(url, "/v1/models", model="tiny")[0] == 405
-
-
-def test_a_body_that_no_door_takes(url: str, doors: list[Door]) -> None:
-    client = http.client.HTTPConnection(urlsplit(url).netloc, timeout=patience())
-    head = {"Authorization": f"Bearer {KEYS[0]}", "Content-Length": str(1024**2 + 1)}
-    client.request("POST", "/v1/completions", b"", head)
-    answer = client.getresponse()
-    error = json.loads(answer.read())["error"]
-    assert (answer.status, error["code"]) == (413, "request_too_large")
-    assert "larger than 1 MiB" in error["message"]
-    client.close()
-    assert [door.asked for door in doors] == [[], []]
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -100,70 +76,28 @@ def test_a_profile_reaches_the_engine_by_every_path(url: str, doors: list[Door],
     assert body["chat_template_kwargs"] == {"enable_thinking": True}
 
 
-def test_what_a_request_says_itself_counts(url: str, doors: list[Door]) -> None:
-    body = requests(stream=False)["/v1/chat/completions"] | {"temperature": 0.1, "top_k": 7}
-    assert ask(url, "/v1/chat/completions", **body)[0] == 200
-    ((_, found),) = doors[0].asked + doors[1].asked
-    assert (found["temperature"], found["top_k"], found["top_p"]) == (0.1, 7, 0.95)
-
-
-def test_presets_and_plain_names(url: str, doors: list[Door]) -> None:
-    messages = [{"role": "user", "content": "hello"}]
-    for model in ("qwen36-fast", "tiny"):
-        assert ask(url, "/v1/chat/completions", model=model, messages=messages)[0] == 200
-    found = sorted((body for _, body in doors[0].asked + doors[1].asked), key=len)
-    assert found[0] == {"model": "tiny", "messages": messages}
-    assert found[1]["temperature"] == 0.0
-    assert [each["model"] for each in found] == ["tiny", "qwen36-fast"]
+@pytest.mark.parametrize(
+    ("model", "own", "sampling"),
+    [
+        ("tiny", {}, {}),
+        ("qwen36-fast", {}, {"temperature": 0.0, "top_p": 1.0}),
+        # What a request says itself counts.
+        ("qwen36-fast", {"temperature": 0.1, "top_k": 7}, {"temperature": 0.1, "top_p": 1.0}),
+    ],
+)
+def test_presets_and_plain_names(
+    url: str, doors: list[Door], model: str, own: dict[str, Any], sampling: dict[str, Any]
+) -> None:
+    body = {"messages": [{"role": "user", "content": "hello"}], "model": model, **own}
+    assert ask(url, CHAT, **body)[0] == 200
+    assert doors[0].asked + doors[1].asked == [(CHAT, {**sampling, **body})]
 
 
 @pytest.mark.parametrize("name", ["nothing", "openai/gpt-4o", "*"])
 def test_an_unknown_name(url: str, doors: list[Door], name: str) -> None:
-    status, text = ask(url, "/v1/chat/completions", model=name, messages=[])
+    status, text = ask(url, CHAT, model=name, messages=[])
     assert (status, "Invalid model name" in text) == (400, True)
     assert [door.asked for door in doors] == [[], []]
-
-
-def test_curl_gets_a_stream_as_it_comes(url: str, doors: list[Door]) -> None:
-    for door in doors:
-        door.state = "late"
-    with subprocess.Popen(curl(url), stdout=subprocess.PIPE) as run:
-        assert run.stdout
-        before = b""
-        while b"two" not in before:
-            before += run.stdout.readline()
-        assert b"three" not in before  # the replica has not said it yet
-        for door in doors:
-            door.go.set()
-        after = run.stdout.read()
-    assert after.rstrip().endswith(b"data: [DONE]")
-
-
-def test_openai_streams_text_and_thinking(client: Client, url: str) -> None:
-    found = client(
-        url,
-        "text, thinking = '', ''\n"
-        "for chunk in client.chat.completions.create(model='tiny', messages=user, stream=True):\n"
-        "    delta = chunk.choices[0].delta\n"
-        "    text += delta.content or ''\n"
-        "    thinking += getattr(delta, 'reasoning', None) or ''\n"
-        "print(json.dumps([text, thinking, chunk.choices[0].finish_reason]))",
-    )
-    assert found == ["".join(WORDS), "hm", "stop"]
-
-
-@pytest.mark.parametrize("stream", [True, False])
-def test_openai_gets_tool_calls(client: Client, url: str, stream: bool) -> None:
-    found = client(
-        url,
-        f"tools = [{TOOL!r}]\n"
-        f"answer = client.chat.completions.create(model='tiny', messages=user, tools=tools,"
-        f" tool_choice='auto', parallel_tool_calls=False, stream={stream})\n"
-        f"calls = [call for chunk in answer for call in chunk.choices[0].delta.tool_calls or []]"
-        f" if {stream} else answer.choices[0].message.tool_calls\n"
-        "print(json.dumps([[call.function.name, call.function.arguments] for call in calls]))",
-    )
-    assert found == [["add", '{"a": 1}']]
 
 
 @pytest.mark.parametrize(

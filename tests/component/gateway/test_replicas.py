@@ -26,6 +26,7 @@ from tests.makers.gateway_clients import (
 )
 from tests.makers.gateway_replicas import WORDS, Door
 
+CHAT = "/v1/chat/completions"
 pytestmark = [haproxy, pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")]
 
 
@@ -61,7 +62,7 @@ def test_a_draining_replica_gets_nothing(
     until(lambda: "in service: chat-b; chat-a does not (" in said(started[1]))
     assert said(started[1]).endswith(f"({doors[0].url} answers 503)")
     for _ in range(4):
-        assert ask(url, "/v1/chat/completions", **requests(False)["/v1/chat/completions"])[0] == 200
+        assert ask(url, CHAT, **requests(False)[CHAT])[0] == 200
     assert [len(door.asked) for door in doors] == [0, 4]
 
 
@@ -91,15 +92,6 @@ def test_a_replica_lost_before_the_first_token_is_not_noticed(
     assert asked_until(doors[0], request) == len(doors[1].asked)
 
 
-def test_a_replica_that_has_lost_its_power_is_left_out(
-    url: str, started: tuple[str, Path], doors: list[Door]
-) -> None:
-    doors[0].state = "gone"
-    for _ in range(4):
-        assert ask(url, "/v1/completions", **requests(False)["/v1/completions"])[0] == 200
-    until(lambda: "chat-a does not (no answer from" in said(started[1]))
-
-
 def test_a_spark_without_power_is_given_up_soon(url: str, dead: socket.socket) -> None:
     with ExitStack() as stack:
         dead.listen(0)
@@ -108,7 +100,7 @@ def test_a_spark_without_power_is_given_up_soon(url: str, dead: socket.socket) -
             client.setblocking(False)
             client.connect_ex(dead.getsockname())
         began = time.monotonic()
-        status, _ = ask(url, "/v1/chat/completions", model="dead", messages=STREAM["messages"])
+        status, _ = ask(url, CHAT, model="dead", messages=STREAM["messages"])
         assert status == 502
         assert CONNECT < time.monotonic() - began < TCP
         dead.shutdown(socket.SHUT_RDWR)
@@ -117,7 +109,7 @@ def test_a_spark_without_power_is_given_up_soon(url: str, dead: socket.socket) -
 def test_no_replica_left(url: str, started: tuple[str, Path], doors: list[Door]) -> None:
     for door in doors:
         door.state = "starts"
-    status, text = ask(url, "/v1/chat/completions", **requests(False)["/v1/chat/completions"])
+    status, text = ask(url, CHAT, **requests(False)[CHAT])
     assert (status, "the engine starts" in text) == (503, True)
     until(lambda: "in service: none; " in said(started[1]))
     until(lambda: ask(url, "/health", key=None)[0] == 503)
@@ -137,7 +129,7 @@ def test_a_door_that_refuses_the_key(
 ) -> None:
     doors[1].key = "Bearer sk-rotated"
     until(lambda: said(started[1]).endswith(f"({doors[1].url} refuses the key)"))
-    assert ask(url, "/v1/chat/completions", **requests(False)["/v1/chat/completions"])[0] == 200
+    assert ask(url, CHAT, **requests(False)[CHAT])[0] == 200
 
 
 def test_a_replica_lost_in_mid_stream_is_an_error_for_the_client(

@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -121,14 +120,6 @@ def test_the_command_writes_what_promtool_takes(tmp_path: Path) -> None:
     before = {each.name: each.read_text() for each in out.iterdir()}
     assert sparkwright("monitoring", "--out", str(out), inventory=tmp_path / "sparks.yaml") == 0
     assert before == {each.name: each.read_text() for each in out.iterdir()}
-
-
-def test_an_inventory_that_cannot_be_is_refused(tmp_path: Path, capsys: Any) -> None:
-    (tmp_path / "sparks.yaml").write_text("sparks: {}")
-    words = ("monitoring", "--out", str(tmp_path / "out"))
-    assert sparkwright(*words, inventory=tmp_path / "sparks.yaml") == 1
-    assert "sparks.yaml:1: sparks: found" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
 
 
 # A quarter of an hour of health, and then everything at once.

@@ -72,7 +72,7 @@ def test_a_rollout_is_many_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         return 1
 
     monkeypatch.chdir(PROJECT)
-    monkeypatch.setattr("sparkwright.upkeep.rollout.command.roll_out", roll_out)
+    monkeypatch.setattr("sparkwright.upkeep.rollout.rollout.roll_out", roll_out)
     line = "rollout --soak 0.5 --force a,b -y --limit a --exclude b --data trial_seconds=3"
     assert CliRunner().invoke(cli, line.split()).exit_code == 1
     words = ["--limit", "a", "--exclude", "b"], ["--data", "trial_seconds=3"]

@@ -9,40 +9,40 @@ from host.door.door import Door, DoorError, main
 from tests.programs import host_program
 
 
-def test_the_files_stand_without_a_running_door(tmp_path: Path) -> None:
-    door = Door(tmp_path, tmp_path / "run")
+def test_the_files_stand_without_a_running_door(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(line: str) -> list[str]:
+        assert main([str(tmp_path), *line.split()]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    choice = tmp_path / "door" / "choice.map"
     with pytest.raises(DoorError, match="offer it first"):
-        door.prefer("a-1")
+        said("prefer a-1")
     with pytest.raises(DoorError, match="expected a release"):
-        door.offer("a\n server evil")
-    door.offer("a-1")
-    door.offer("b-2")
-    door.offer("b-2")
-    assert door.engines() == ["a-1", "b-2"]
-    door.prefer("b-2")
-    door.hold()
-    assert Door(tmp_path).engines() == ["b-2", "a-1"]
-    assert door.busy("a-1") == 0
-    assert "hold yes" in (tmp_path / "door" / "choice.map").read_text()
-    door.prepare()
-    assert "hold no" in (tmp_path / "door" / "choice.map").read_text()
-    door.forget("b-2")
-    door.forget("b-2")
-    assert door.engines() == ["a-1"]
-    door.forget("a-1")
-    assert door.engines() == []
+        Door(tmp_path).offer("a\n server evil")
+    assert main([str(tmp_path), "offer", "a-1", "18001"]) == 2
+    assert said("offer a-1") == said("offer b-2") == said("offer b-2") == []
+    assert said("engines") == ["a-1", "b-2"]
+    said("prefer b-2")
+    assert said("engines") == ["b-2", "a-1"]
+    assert Door(tmp_path).busy("b-2") == 0
+    Door(tmp_path).hold()
+    for line, hold in (("sync", "yes"), ("prepare", "no")):
+        said(line)
+        assert f"hold {hold}" in choice.read_text()
+    for line, left in (("forget b-2", ["a-1"]), ("forget b-2", ["a-1"]), ("forget a-1", [])):
+        said(line)
+        assert said("engines") == left
     # The second choice moves up.
-    for name in ("a-1", "b-2"):
-        door.offer(name)
-    door.forget("a-1")
-    door.offer("c-3")
-    assert door.engines() == ["b-2", "c-3"]
-    door.forget("c-3")
-    door.offer("d-4")
-    assert door.engines()[0] == "b-2"
-    assert {file.name for file in (tmp_path / "door").iterdir()} == {
-        *("engines.cfg", "choice.map", "lock")
-    }
+    for line in ("offer a-1", "offer b-2", "forget a-1", "offer c-3"):
+        said(line)
+    assert said("engines") == ["b-2", "c-3"]
+    for line in ("forget c-3", "offer d-4"):
+        said(line)
+    assert said("engines")[0] == "b-2"
+    names = {file.name for file in (tmp_path / "door").iterdir()}
+    assert names == {"engines.cfg", "choice.map", "lock"}
 
 
 def test_a_door_without_files_knows_what_should_serve(tmp_path: Path) -> None:
@@ -59,30 +59,6 @@ def test_a_door_without_files_knows_what_should_serve(tmp_path: Path) -> None:
     assert refused.stderr.startswith("door: found no engine other")
 
 
-def test_its_commands_are_what_a_deploy_says(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def said(*words: str) -> list[str]:
-        assert main([str(tmp_path), *words]) == 0
-        return capsys.readouterr().out.splitlines()
-
-    assert said("offer", "a-1") == said("offer", "b-2") == []
-    assert said("engines") == ["a-1", "b-2"]
-    said("prefer", "b-2")
-    assert said("engines") == ["b-2", "a-1"]
-    assert said("busy", "b-2") == ["0"]
-    choice = tmp_path / "door" / "choice.map"
-    said("hold")
-    assert "hold yes" in choice.read_text()
-    said("sync")
-    assert "hold yes" in choice.read_text()
-    said("prepare")
-    assert "hold no" in choice.read_text()
-    said("forget", "b-2")
-    assert said("engines") == ["a-1"]
-    assert main([str(tmp_path), "offer", "a-1", "18001"]) == 2
-
-
 def test_a_reload_of_a_door_that_is_gone_fails(tmp_path: Path) -> None:
     """systemd would take any other end for a door that has its new files."""
     # Linux has no process ID above 2^22.
@@ -90,3 +66,23 @@ def test_a_reload_of_a_door_that_is_gone_fails(tmp_path: Path) -> None:
     done = subprocess.run(run, check=False, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.startswith("door: ")
+
+
+@pytest.mark.parametrize(
+    ("line", "counts"),
+    [
+        ("", False),
+        ("0 ann:1:", False),
+        ("0 ann:99999999999:", True),
+        ("x", True),
+        ("0 ann:y", True),
+    ],
+)
+def test_a_damaged_line_of_the_keys_counts_as_one_that_opened(
+    tmp_path: Path, line: str, counts: bool
+) -> None:
+    for folder, text in (("door", f"{line}\n"), ("new", "1 ann:99999999999:\n")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "keys").write_text(text)
+    Door(tmp_path).compare(tmp_path / "new")
+    assert (tmp_path / "door/revoked").exists() is counts

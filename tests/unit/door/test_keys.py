@@ -2,6 +2,8 @@
 
 import multiprocessing
 import re
+import shlex
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 
 from sparkwright.common.errors import PlanError
 from sparkwright.declared.fleet import keys_command
+from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.door import deploy
 from sparkwright.door.key import Key
 from sparkwright.door.keys import (
@@ -23,7 +26,7 @@ from sparkwright.door.keys import (
     named_key,
 )
 from tests.commands import sparkwright
-from tests.makers.door import FLEET, KEY, declared, keys_text, loaded
+from tests.makers.door import FLEET, KEY, declared, keys_text
 
 GATEWAY = "gateway: {spark: spark-a}\n"
 
@@ -40,6 +43,19 @@ def write(path: Path, text: str | bytes, mode: int = 0o600) -> Path:
     return declared(path.with_suffix(".yaml"))
 
 
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Run `sparkwright keys`: it says this to a person, and prints what is returned."""
+
+    def run(fleet: Path, line: str, told: str = "", status: int = 0) -> str:
+        assert sparkwright("keys", *shlex.split(line), inventory=fleet) == status
+        shown = capsys.readouterr()
+        assert told in shown.err + shown.out
+        return shown.out.strip()
+
+    return run
+
+
 def refusal(path: Path) -> str:
     with pytest.raises(PlanError) as raised:
         api_keys(path)
@@ -47,7 +63,7 @@ def refusal(path: Path) -> str:
 
 
 def test_the_first_key_is_made_once_and_stays(tmp_path: Path) -> None:
-    fleet = loaded(declared(tmp_path / "sparks.yaml"))
+    fleet = load_fleet(declared(tmp_path / "sparks.yaml"))
     assert not has_keys(fleet)
     path = tmp_path / "sparks.keys"
     assert make_keys(fleet) == f"wrote {path} (0600): the API keys; back it up"
@@ -61,20 +77,20 @@ def test_the_first_key_is_made_once_and_stays(tmp_path: Path) -> None:
     assert path.read_text().endswith(f"keys:\n- name: owner\n  secret: {key}\n")
 
 
-def test_reading_makes_no_file(tmp_path: Path) -> None:
+def test_reading_makes_no_file(tmp_path: Path, run: Callable[..., str]) -> None:
     path = declared(tmp_path / "sparks.yaml")
     said = refusal(path)
     assert f"{tmp_path}/sparks.keys: found no such file; expected the API keys" in said
     assert "sparkwright keys new" in said
-    for words in (["list"], ["show"], ["add", "ann"], ["remove", "owner"], ["rotate", "owner"]):
-        assert sparkwright("keys", *words, inventory=path) == 1
+    for line in ("list", "show", "add ann", "remove owner", "rotate owner"):
+        run(path, line, status=1)
     with pytest.raises(PlanError, match="found no such file"):
-        named_key(loaded(path), "prometheus")
+        named_key(load_fleet(path), "prometheus")
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_several_runs_at_a_time_make_the_same_key(tmp_path: Path) -> None:
-    path, fleet = tmp_path / "sparks.keys", loaded(declared(tmp_path / "sparks.yaml"))
+    path, fleet = tmp_path / "sparks.keys", load_fleet(declared(tmp_path / "sparks.yaml"))
     # A fork of a process with threads, which tests before may have left, can stand still for ever.
     with multiprocessing.get_context("spawn").Pool(8) as pool:
         made = pool.map(make_keys, [fleet] * 32, chunksize=1)
@@ -94,7 +110,7 @@ def test_several_runs_at_a_time_make_the_same_key(tmp_path: Path) -> None:
 def test_nothing_new_is_made_where_a_door_has_some(
     tmp_path: Path, issued: str, having: str, read: str, why: str
 ) -> None:
-    fleet = loaded(declared(tmp_path / "sparks.yaml"))
+    fleet = load_fleet(declared(tmp_path / "sparks.yaml"))
     doors = {f"spark-{each}": each in having for each in read}
     said = lost(fleet, tmp_path / "sparks.lost", issued, doors)
     assert said
@@ -123,7 +139,7 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     (tmp_path / "dangling.keys").symlink_to("nowhere")
     for name, why in (("folder", "found a folder"), ("dangling", "found a link to nothing")):
         assert f"{name}.keys: {why}; expected" in refusal(declared(tmp_path / f"{name}.yaml"))
-    fleet = loaded(declared(tmp_path / "dangling.yaml"))
+    fleet = load_fleet(declared(tmp_path / "dangling.yaml"))
     assert has_keys(fleet)
     assert make_keys(fleet) == ""
     (tmp_path / "file").touch()
@@ -185,7 +201,7 @@ def test_a_key_has_a_name_places_and_a_last_day(tmp_path: Path) -> None:
         f"bob {KEY}2 until: 2099-12-31",
     )
     path = write(tmp_path / "a.keys", keys_text(MORE, *more))
-    owner, guest, bob = fleet_keys(loaded(path))
+    owner, guest, bob = fleet_keys(load_fleet(path))
     assert [owner.opens(place) for place in ("chat", "code", "gateway")] == [True] * 3
     assert [guest.opens(place) for place in ("chat", "code", "gateway")] == [True, False, True]
     assert (guest.places, bob.places) == (["chat", "gateway"], [])
@@ -205,26 +221,24 @@ def test_a_key_has_a_name_places_and_a_last_day(tmp_path: Path) -> None:
 
 
 def test_the_gateways_own_key_opens_replicas_alone_and_is_no_clients(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, run: Callable[..., str]
 ) -> None:
     fleet = write(tmp_path / "a.keys", keys_text(f"gateway {KEY}1 until: 2099-12-31", MORE))
     # Without a gateway no door knows it; a change of the file keeps it.
-    assert [key.name for key in fleet_keys(loaded(fleet))] == ["owner"]
-    assert sparkwright("keys", "add", "ann", inventory=fleet) == 0
-    assert sparkwright("keys", "remove", "ann", inventory=fleet) == 0
+    assert [key.name for key in fleet_keys(load_fleet(fleet))] == ["owner"]
+    run(fleet, "add ann")
+    run(fleet, "remove ann")
     declared(fleet, GATEWAY)
-    own, owner = fleet_keys(loaded(fleet))
+    own, owner = fleet_keys(load_fleet(fleet))
     assert [own.opens(place) for place in ("chat", "gateway")] == [True, False]
     assert ":metrics" not in own.line("chat")
     assert api_keys(fleet) == (KEY,)
     assert (gateway_key([owner, own]), gateway_key([owner])) == (own, None)
-    for words in (("show", "gateway"), ("add", "gateway")):
-        assert sparkwright("keys", *words, inventory=fleet) == 1
-        assert "found gateway, whose key a run makes" in capsys.readouterr().err
-    assert sparkwright("keys", "list", inventory=fleet) == 0
-    assert "gateway  replicas, for the gateway itself" in capsys.readouterr().out
-    assert sparkwright("keys", "rotate", "gateway", "--days", "0", inventory=fleet) == 0
-    new, _ = fleet_keys(loaded(fleet))
+    for line in ("show gateway", "add gateway"):
+        run(fleet, line, "found gateway, whose key a run makes", status=1)
+    assert "gateway  replicas, for the gateway itself" in run(fleet, "list")
+    run(fleet, "rotate gateway --days 0")
+    new, _ = fleet_keys(load_fleet(fleet))
     assert (new.name, new.secret == own.secret) == ("gateway", False)
 
 
@@ -232,7 +246,7 @@ def test_a_run_with_a_gateway_makes_its_key_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path / "a.keys", keys_text(MORE))
-    fleet = loaded(declared(path, GATEWAY))
+    fleet = load_fleet(declared(path, GATEWAY))
     monkeypatch.setattr(deploy, "_planned", {})
     monkeypatch.setattr(deploy, "is_dry_run", lambda: True)
     assert [key.name for key in deploy.run_keys(fleet)] == ["owner", "gateway"]
@@ -250,92 +264,81 @@ def test_a_run_with_a_gateway_makes_its_key_once(
     with pytest.raises(
         PlanError, match="found keys that are in a store of yours; expected a key of gateway there"
     ):
-        deploy.run_keys(loaded(declared(path, words)))
+        deploy.run_keys(load_fleet(declared(path, words)))
 
 
 def test_one_command_makes_replaces_and_removes_a_key(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, run: Callable[..., str]
 ) -> None:
     fleet = declared(tmp_path / "sparks.yaml")
-
-    def run(*words: str, told: str = "") -> str:
-        assert sparkwright("keys", *words, inventory=fleet) == 0
-        shown = capsys.readouterr()
-        assert told in shown.err
-        return shown.out.strip()
-
-    assert run("new").startswith(f"wrote {keys_path(fleet)} (0600)")
-    owner = run("show")
+    assert run(fleet, "new").startswith(f"wrote {keys_path(fleet)} (0600)")
+    owner = run(fleet, "show")
     made = "ann has a new key for chat until 2099-12-31. In force once deployed"
-    ann = run("add", "ann", "--for", "chat", "--until", "2099-12-31", told=made)
-    guest = run("add", "guest")
-    assert run("show", "ann") == ann
-    listed = run("list")
+    ann = run(fleet, "add ann --for chat --until 2099-12-31", made)
+    guest = run(fleet, "add guest")
+    assert run(fleet, "show ann") == ann
+    listed = run(fleet, "list")
     assert re.search(r"^ann +chat +2099-12-31$", listed, re.M)
     assert not any(key in listed for key in (owner, ann, guest))
     told = "owner has a new key; the old ones open until "
-    new = run("rotate", "owner", "--days", "3", told=told)
+    new = run(fleet, "rotate owner --days 3", told)
     assert api_keys(fleet) == (new, owner, guest)
-    days = [key.until for key in fleet_keys(loaded(fleet)) if key.name == "owner"]
+    days = [key.until for key in fleet_keys(load_fleet(fleet)) if key.name == "owner"]
     assert days[0] is None
     assert days[1] is not None
     assert 2 <= (days[1] - datetime.now(UTC).date()).days <= 3
-    run("remove", "ann", told="The keys of ann are removed. In force once deployed")
+    run(fleet, "remove ann", "The keys of ann are removed. In force once deployed")
     text = keys_path(fleet).read_text()
     assert ann not in text
     assert keys_path(fleet).stat().st_mode & 0o777 == 0o600
     # What cannot be leaves the file as it was.
-    for words, told in (
-        (("add", "a b"), 'name: found "a b"; expected a name of up to 32'),
-        (("add", "bob", "--for", "nowhere"), "found 'nowhere' for bob; expected one of"),
-        (("rotate", "ann"), "found no key of ann; expected one of owner, guest"),
-        (("remove", "ann"), "found no key of ann"),
-        (("new",), "found the file; expected none"),
+    for line, told in (
+        ("add 'a b'", 'name: found "a b"; expected a name of up to 32'),
+        ("add bob --for nowhere", "found 'nowhere' for bob; expected one of"),
+        ("rotate ann", "found no key of ann; expected one of owner, guest"),
+        ("remove ann", "found no key of ann"),
+        ("new", "found the file; expected none"),
     ):
-        assert sparkwright("keys", *words, inventory=fleet) == 1
-        assert told in capsys.readouterr().err
+        run(fleet, line, told, status=1)
     assert keys_path(fleet).read_text() == text
 
 
 def test_a_leaked_key_is_replaced_though_it_is_the_only_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, run: Callable[..., str]
 ) -> None:
     more = (f"ann {KEY}1 places: [chat]", f"old {KEY}2 until: 2020-01-01")
     path = write(tmp_path / "a.keys", keys_text(MORE, *more))
     text = keys_path(path).read_text()
-    assert sparkwright("keys", "remove", "owner", inventory=path) == 1
-    said = capsys.readouterr().err
-    assert "a.keys: found no other key than that of owner that opens everything; expected" in said
-    assert "keys rotate owner --days 0" in said
+    only = "a.keys: found no other key than that of owner that opens everything; expected"
+    run(path, "remove owner", only, status=1)
+    run(path, "remove owner", "keys rotate owner --days 0", status=1)
     assert keys_path(path).read_text() == text
-    assert sparkwright("keys", "rotate", "owner", "--days", "0", inventory=path) == 0
-    shown = capsys.readouterr()
-    assert api_keys(path) == (shown.out.strip(),)
-    assert KEY not in [key.secret for key in fleet_keys(loaded(path))]
-    assert "owner has a new key; the old ones are removed. In force once deployed: " in shown.err
+    told = "owner has a new key; the old ones are removed. In force once deployed: "
+    new = run(path, "rotate owner --days 0", told)
+    assert api_keys(path) == (new,)
+    assert KEY not in [key.secret for key in fleet_keys(load_fleet(path))]
     # Any other key goes, one that opens nothing as well.
     for name in ("ann", "old"):
-        assert sparkwright("keys", "remove", name, inventory=path) == 0
-    assert [key.name for key in fleet_keys(loaded(path))] == ["owner"]
+        run(path, f"remove {name}")
+    assert [key.name for key in fleet_keys(load_fleet(path))] == ["owner"]
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "said"),
+    ("line", "status", "told"),
     [
-        (["add", "x", "--until", "yesterday"], 2, "'yesterday' does not match the format"),
-        (["add", "x", "--until", "2027-02-30"], 2, "'2027-02-30' does not match the format"),
-        (["add", "x", "--until", "20270331"], 2, "'20270331' does not match the format"),
-        (["add", "x", "--until", "2020-01-01"], 1, "found 2020-01-01, which is over; expected"),
-        (["rotate", "owner", "--days", "-1"], 2, "--days"),
-        (["rotate", "owner", "--days", "99999999999"], 2, "--days"),
-        ([], 2, "rotate  Make a new key for a name"),
-        (["ad"], 2, "Usage: sparkwright keys"),
+        ("add x --until yesterday", 2, "'yesterday' does not match the format"),
+        ("add x --until 2027-02-30", 2, "'2027-02-30' does not match the format"),
+        ("add x --until 20270331", 2, "'20270331' does not match the format"),
+        ("add x --until 2020-01-01", 1, "found 2020-01-01, which is over; expected"),
+        ("rotate owner --days -1", 2, "--days"),
+        ("rotate owner --days 99999999999", 2, "--days"),
+        ("", 2, "rotate  Make a new key for a name"),
+        ("ad", 2, "Usage: sparkwright keys"),
     ],
 )
 def test_what_can_never_open_is_not_made(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], status: int, said: str
+    tmp_path: Path, run: Callable[..., str], line: str, status: int, told: str
 ) -> None:
     path = write(tmp_path / "a.keys", keys_text(MORE))
-    assert sparkwright("keys", *words, inventory=path) == status
-    assert said in " ".join(capsys.readouterr())
+    run(path, line, told, status)
     assert keys_path(path).read_text() == keys_text(MORE)

@@ -1,30 +1,28 @@
 """What a door is to be, and how its state is read."""
 
-import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from host.state import door as state
 from sparkwright.declared.fleet.settings import LONGEST_HOLD, settings_of
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import BySparks
+from sparkwright.door.authority import new_authority, signed
 from sparkwright.door.door import mark
-from tests.makers.door import KEY, OTHER, files, own_certificate, plan
+from tests.makers.door import KEY, OTHER, own_certificate, plan
+from tests.unit.certificates import certificate, private_key
 
 
 def test_what_is_in_force_is_told_by_all_that_it_is_made_of(tmp_path: Path) -> None:
     tls = own_certificate(tmp_path)
-    plans = [
-        plan(8000),
-        plan(8001),
-        plan(8000, keys=[OTHER]),
-        plan(8000, keys=None),
-        plan(8000, certificate=tls),
-    ]
-    marks = {mark(files(each)) for each in plans}
+    changes = ({}, {"keys": [OTHER]}, {"keys": None}, {"certificate": tls})
+    plans = [plan(8001), *(plan(8000, **each) for each in changes)]
+    marks = {mark(each.files("/r")) for each in plans}
     assert len(marks) == len(plans)
     for each in plans:
-        texts = "".join(text or "" for text in files(each).values())
+        texts = "".join(text or "" for text in each.files("/r").values())
         assert KEY not in texts
         assert OTHER not in texts
 
@@ -54,7 +52,30 @@ def test_how_long_a_request_waits(
     assert settings_of({}).hold(own.for_sparks(3 - sparks).start_timeout) == 300
 
 
-@pytest.mark.parametrize("page", ["docs/door.md", "docs/how-it-works.md", "group_data/all.py"])
-def test_pages_know_how_long_at_the_most(page: str) -> None:
-    text = (Path(__file__).parents[3] / page).read_text()
-    assert re.search(rf"\b{LONGEST_HOLD}\b", text)
+def issued(root: Path) -> set[str]:
+    """What the doors of a host have, before a run makes new ones."""
+    return {name for name, has in state.issued(str(root)).items() if has}
+
+
+def test_a_door_without_keys_has_none(tmp_path: Path) -> None:
+    root = tmp_path / "my sparks"
+    assert issued(root) == set()
+    (root / "door").mkdir(parents=True)
+    (root / "door/door.cfg").write_text("x")
+    # All of the fleet's keys are for other doors.
+    (root / "gateway/door").mkdir(parents=True)
+    (root / "gateway/door/keys").touch()
+    # An owner's own certificate is none of a site's authority.
+    (root / "door/certificate.pem").write_bytes(certificate(private_key(), days=90))
+    assert issued(root) == set()
+
+
+@pytest.mark.parametrize("name", ["door", "door/seats/chat", "gateway/door"])
+def test_what_doors_have_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir(parents=True)
+    (tmp_path / name / "keys").write_text("HASH owner:9999999999\n")
+    assert issued(tmp_path) == {"keys"}
+    now = datetime.now(UTC)
+    own = signed(new_authority("sparks", ["spark-a"], now), ["spark-a"], now)
+    (tmp_path / name / "certificate.pem").write_text(own)
+    assert issued(tmp_path) == {"keys", "certificate"}

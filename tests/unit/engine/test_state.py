@@ -11,7 +11,7 @@ from host.state import readers as host_readers
 from sparkwright.declared.recipe.questions import example, shortest
 from sparkwright.engine.state import EngineState, ask_release, phase, problem
 from sparkwright.engine.switch import MemoryState, SwitchState
-from sparkwright.upkeep.rollback.history import History
+from sparkwright.upkeep.rollback.deploy import History
 from tests.makers.engine import NEW, SETTLED, state_of
 from tests.makers.release import pair
 from tests.makers.shell import program

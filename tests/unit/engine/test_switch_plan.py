@@ -21,7 +21,7 @@ from sparkwright.engine.switch import (
 from sparkwright.plan.memory.check import LEAST
 from sparkwright.plan.memory.known_checkpoints import nominal_load
 from sparkwright.plan.memory.plan import HOST
-from sparkwright.upkeep.rollback.history import History, obstacle
+from sparkwright.upkeep.rollback.deploy import History, obstacle
 
 UNKNOWN: dict[str, Any] = {"handover": 0, "gpu_free": None, "engine": None}
 SPARK = MemoryState(

@@ -31,11 +31,7 @@ class Intake:
 
     @contextmanager
     def taken(self, name: str, size: int) -> Iterator[None]:
-        """Count so many bytes of a key while the request is in flight.
-
-        Raises:
-            RefusedRequest: There is no room.
-        """
+        """Count so many bytes of a key while the request is in flight, if there is room."""
         if self._held[name] + size > EACH:
             why = "Too many bytes of this key's requests are in flight: wait for answers."
             raise RefusedRequest(why, 429)
@@ -49,11 +45,7 @@ class Intake:
 
 
 def parsed(body: bytes) -> tuple[str, dict[str, Any]]:
-    """Return the model that a body names, and its fields but for those that are null.
-
-    Raises:
-        RefusedRequest: It is no JSON object, or too costly.
-    """
+    """Return the model that a body names, and its fields but for those that are null."""
     try:
         text = body.decode()
         _refuse_many(text)
@@ -79,12 +71,9 @@ def _refuse_many(text: str) -> None:
 
 
 def rewritten(fields: Mapping[str, Any]) -> bytes:
-    """Return a body as a replica gets it.
-
-    Raises:
-        RefusedRequest: JSON has no words for a value: a number without end, half a character.
-    """
+    """Return a body as a replica gets it."""
     try:
         return json.dumps(fields, allow_nan=False, ensure_ascii=False).encode()
     except ValueError:
+        # JSON has no words for a number without end, or half a character.
         raise RefusedRequest("the body is no JSON object") from None

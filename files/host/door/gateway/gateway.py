@@ -1,7 +1,5 @@
 """The fleet's gateway: passes each request to one of the replicas that serve its model.
 
-    gateway CONFIGURATION
-
 Clients come by a door of its own (HAProxy), which asks for their key and bounds what they send, to
 the socket that systemd passes. Each door behind is asked every two seconds whether it serves. A
 request goes to the replica with the least in flight, and to another one if that fails before its
@@ -26,7 +24,7 @@ from aiohttp import ClientError, ClientTimeout, web
 
 from host.common.log import notify
 from host.door.gateway.body import Intake, RefusedRequest, parsed, rewritten
-from host.door.gateway.replicas import Backend, ServedName, choice, look, watch
+from host.door.gateway.replicas import Backend, choice, look, watch
 
 # Seconds that requests in flight have when the gateway stops.
 LAST = 30
@@ -38,7 +36,7 @@ _IDLE = 3
 _BODY, _LARGEST = 60, (8 << 20) + 1
 # The first that systemd passes: sd_listen_fds(3).
 SOCKET = 3
-# In which the door says whose key a request has: sparkwright/door/gateway/files.py.
+# In which the door says whose key a request has: sparkwright/door/gateway/gateway.py.
 _CLIENT = "x-sparkwright-client"
 _PATHS = (
     *("/v1/chat/completions", "/v1/completions", "/v1/responses"),
@@ -60,29 +58,18 @@ _KINDS = {404: "not_found_error", 429: "rate_limit_error"}
 
 
 class GatewayProxy:
-    """What clients ask, by paths.
-
-    Args:
-        configuration: As sparkwright/door/gateway/files.py writes it.
-        key: The gateway's own at the doors.
-    """
+    """What clients ask, by paths; sparkwright/door/gateway/gateway.py writes the configuration."""
 
     session: aiohttp.ClientSession
 
     def __init__(self, configuration: dict[str, Any], key: str) -> None:
         self.intake, self._trusted = Intake(), configuration["trusted"]
+        keyed = {"Authorization": f"Bearer {key}"}
         self.replicas = {
-            name: Backend(name, door["url"], key if door["keyed"] else "")
+            name: Backend(name, door["url"], keyed if door["keyed"] else {})
             for name, door in configuration["doors"].items()
         }
-        self.models = {
-            name: ServedName(
-                model["served"],
-                model["defaults"],
-                [self.replicas[replica] for replica in model["replicas"]],
-            )
-            for name, model in configuration["models"].items()
-        }
+        self.models = configuration["models"]
 
     def application(self) -> web.Application:
         """Return what answers."""
@@ -131,9 +118,9 @@ class GatewayProxy:
             if not (model := self.models.get(name)):
                 why = f"Invalid model name: {name}. GET /v1/models lists them."
                 raise RefusedRequest(why, field="model")
-            body = rewritten({**model.defaults, **fields, "model": model.served})
+            body = rewritten({**model["defaults"], **fields, "model": model["served"]})
             del fields
-            untried = list(model.replicas)
+            untried = [self.replicas[each] for each in model["replicas"]]
             while True:
                 replica = choice(untried)
                 untried.remove(replica)
@@ -208,12 +195,9 @@ def _socket(address: Any) -> socket.socket:
     """Return a socket that fails after 30 s of silence: a Spark without power says nothing."""
     made = socket.socket(*address[:3])
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (
-        (socket.TCP_KEEPIDLE, 15),
-        (socket.TCP_KEEPINTVL, 5),
-        (socket.TCP_KEEPCNT, 3),
-    ):
-        made.setsockopt(socket.IPPROTO_TCP, option, value)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
     return made
 
 
@@ -259,13 +243,9 @@ def record(*given: Any, **more: Any) -> logging.LogRecord:
 
 def command() -> None:
     """Serve until told to stop."""
-    path = sys.argv[-1]
-    if len(sys.argv) != 2 or path in ("-h", "--help"):
-        print(__doc__)
-        return
     logging.setLogRecordFactory(record)
     key = Path(os.environ["CREDENTIALS_DIRECTORY"], "key").read_text("utf-8").strip()
-    gateway = GatewayProxy(json.loads(Path(path).read_text("utf-8")), key)
+    gateway = GatewayProxy(json.loads(Path(sys.argv[1]).read_text("utf-8")), key)
     web.run_app(
         gateway.application(),
         sock=socket.socket(fileno=SOCKET),

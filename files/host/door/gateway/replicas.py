@@ -2,10 +2,9 @@
 
 import asyncio
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
@@ -20,21 +19,16 @@ class Backend:
     """A replica, as its door shows it.
 
     Attributes:
-        key: What its door wants to see; empty where it wants none.
+        authorization: The header that opens its door; empty where it needs none.
         fault: Why it does not serve; empty while it does.
         in_flight: Requests that it has not answered to the end.
     """
 
     name: str
     url: str
-    key: str
+    authorization: dict[str, str]
     fault: str = ""
     in_flight: int = 0
-
-    @property
-    def authorization(self) -> dict[str, str]:
-        """The header that opens its door."""
-        return {"Authorization": f"Bearer {self.key}"} if self.key else {}
 
     @contextmanager
     def busy(self) -> Iterator[None]:
@@ -61,20 +55,6 @@ class Backend:
             return
         said = "refuses the key" if status == 401 else f"answers {status}"
         self.fault = "" if status == 200 else f"{self.url} {said}"
-
-
-@dataclass(frozen=True)
-class ServedName:
-    """A name that clients may ask for.
-
-    Attributes:
-        served: The engines' own name for it.
-        defaults: Fields of a request that does not have them.
-    """
-
-    served: str
-    defaults: Mapping[str, Any]
-    replicas: Sequence[Backend]
 
 
 def choice(replicas: Sequence[Backend]) -> Backend:

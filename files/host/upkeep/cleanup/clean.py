@@ -1,8 +1,7 @@
-"""clean look|do WANTED: delete releases that nobody goes back to, and what only they used.
+"""clean: delete releases that nobody goes back to, and what only they used.
 
-`look` prints as JSON what goes, `do` deletes it. WANTED is JSON: the root folder, how many releases
-that have served stay for a rollback (`keep`), and the releases, checkpoint folders and names of
-images that the inventory asks for.
+It is given the root folder, how many releases that have served stay for a rollback (`keep`), and
+the releases, checkpoint folders and names of images that the inventory asks for.
 """
 
 import shutil
@@ -11,25 +10,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from host.upkeep.cleanup import system
 from host.upkeep.cleanup.system import (
     HeldImage,
     Order,
-    carry_out,
-    containers,
     do,
-    has_others,
-    image_orders,
-    images,
     json_of,
     said,
     size,
     size_text,
+    sized,
+    sizes,
     text_of,
 )
 
+_LISTED = ("--plain", "--no-legend", "--state=active,activating,deactivating,reloading")
 # Jobs whose work would be lost: no release tells yet what they bring.
 _JOBS = ("switch@*", "weights@*", "image@*", "image-*")
-_AT_WORK = "--state=active,activating,deactivating,reloading"
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,7 @@ def read(root: Path) -> Found:
     """Read a Spark, but for the content of its weights."""
     seats = [root, *sorted(root.glob("seats/*"))]
     enabled = Path("/etc/systemd/system/multi-user.target.wants").glob("vllm@*")
-    listed = said("systemctl", "list-units", "--plain", "--no-legend", _AT_WORK, "vllm@*")
+    listed = said("systemctl", "list-units", *_LISTED, "vllm@*")
     # An engine that waits for Docker is inactive, and has a job.
     waiting = said("systemctl", "list-jobs", "--plain", "--no-legend", "vllm@*")
     units = [*(path.name for path in enabled), *f"{listed} {waiting}".split()]
@@ -86,14 +83,13 @@ def read(root: Path) -> Found:
         served=[_history(seat) for seat in seats],
         folders={path.name: _checkpoints(path) for path in releases},
         images={path.name: _image_of(path) for path in releases},
-        docker=images(),
-        used={each["Image"] for each in containers()},
-        orders=image_orders(root),
+        docker=system.images(),
+        used={each["Image"] for each in system.containers()},
+        orders=system.image_orders(root),
         weights={
             path.name: _foreign(root, path)
             for path in sorted(root.glob("*/"))
-            if (path / ".sparkwright.json").exists()
-            or (root / f"manifests/{path.name}.json").exists()
+            if any(record.exists() for record in _records(root, path.name))
         },
         caches=[f"{path.parent.name}/{path.name}" for path in sorted(root.glob("cache/*/*/"))],
     )
@@ -136,8 +132,7 @@ def _images(found: Found, kept: set[str], wanted: set[str]) -> Iterator[HeldImag
         if image in stays or image.id in found.used or image.is_any(bases):
             continue
         # With a name of another make it is somebody else's as well.
-        tags = {name for name in image.names if "@" not in name}
-        if image.is_any(ours) and tags <= ours:
+        if image.is_any(ours) and image.tags <= ours:
             yield image
 
 
@@ -159,12 +154,17 @@ def _image_of(release: Path) -> str:
     return said("sh", "-c", f'{script}\nprintf %s "$image"') if script else ""
 
 
+def _records(root: Path, name: str) -> tuple[Path, Path]:
+    """Return the record of fetching a checkpoint, and the order for it."""
+    return root / name / ".sparkwright.json", root / f"manifests/{name}.json"
+
+
 def _foreign(root: Path, folder: Path) -> str:
     """Return why a checkpoint folder is not ours alone; "" where it is."""
-    if has_others(folder):
+    if system.has_others(folder):
         return "files of somebody else are in its .sparkwright-set-aside"
-    records = (folder / ".sparkwright.json", root / f"manifests/{folder.name}.json")
-    ours = {path for record in records for path in json_of(record).get("files", ())}
+    records = map(json_of, _records(root, folder.name))
+    ours = {path for record in records for path in record.get("files", ())}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if path.is_file() and not path.is_symlink() and name not in ours and name[0] != ".":
@@ -177,7 +177,7 @@ def look(wanted: dict[str, Any]) -> dict[str, object]:
     root = Path(wanted["root"])
     found = read(root)
     gone = superfluous(found, wanted)
-    listed = said("systemctl", "list-units", "--plain", "--no-legend", _AT_WORK, *_JOBS)
+    listed = said("systemctl", "list-units", *_LISTED, *_JOBS)
     jobs = [line.split()[0] for line in listed.splitlines() if line.strip()]
     goes = [
         *((f"release {name}", size(root / "releases" / name)) for name in gone.releases),
@@ -191,7 +191,7 @@ def look(wanted: dict[str, Any]) -> dict[str, object]:
     back = f"; {' and '.join(gone.back)} {verb} for a rollback" if gone.back else ""
     return {
         "refusal": f"at work: {', '.join(jobs)}; wait until it ends, and run again" * bool(jobs),
-        "goes": [f"removes {name} ({size_text(count)})" for name, count in goes],
+        "goes": [f"removes {sized(*each)}" for each in goes],
         "stays": gone.left,
         "result": f"{freed if goes else 'nothing to free'}{back}.",
     }
@@ -200,10 +200,8 @@ def look(wanted: dict[str, Any]) -> dict[str, object]:
 def _freed(root: Path, found: Found, going: list[str]) -> list[tuple[str, int]]:
     """Return the bytes that each folder frees; a file that stays under another name frees none."""
     names = [*(name for name in found.weights if name not in going), *going]
-    # Of files that are linked to one another, du counts the first alone.
-    lines = said("du", "-sbD", *(str(root / name) for name in names)).splitlines() if names else []
-    sizes = [int(line.split()[0]) for line in lines][len(names) - len(going) :]
-    return [*zip(going, sizes, strict=True)]
+    counts = sizes(*(root / name for name in names))
+    return [*zip(going, counts[len(names) - len(going) :], strict=True)]
 
 
 def delete(wanted: dict[str, Any]) -> None:
@@ -216,8 +214,7 @@ def delete(wanted: dict[str, Any]) -> None:
         said("systemctl", "reset-failed", f"vllm@{release}.service")
         shutil.rmtree(root / "releases" / release)
     for image in gone.images:
-        tags = [name for name in image.names if "@" not in name]
-        do("docker", "image", "rm", *(tags or [image.id]))
+        do("docker", "image", "rm", *(sorted(image.tags) or [image.id]))
         jobs += [order.job for order in found.orders if image.is_any(order.names)]
     for name in gone.weights:
         # It may be a link to another disk.
@@ -234,4 +231,4 @@ def delete(wanted: dict[str, Any]) -> None:
 
 def command() -> None:
     """Delete what the command line's JSON says."""
-    carry_out(delete)
+    system.carry_out(delete)

@@ -1,18 +1,16 @@
-"""remove look|do TABLE: take away what Sparkwright has placed on this Spark.
+"""remove: take away what Sparkwright has placed on this Spark; it may be repeated.
 
-A run sends this program to Python. `look` prints as JSON what goes and what stays; `do` removes it,
-and may be repeated. TABLE is JSON: `removal_table` of sparkwright/common/placed.py, and settings.
+It is given `removal_table` of sparkwright/common/placed.py, and settings.
 """
 
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from host.upkeep.cleanup.daemon_json import without_ours
 from host.upkeep.cleanup.system import (
     LABEL,
     SET_ASIDE,
@@ -25,12 +23,15 @@ from host.upkeep.cleanup.system import (
     images,
     said,
     size,
-    size_text,
+    sized,
     text_of,
+    without_ours,
 )
 
 # The records of fetching in a checkpoint's folder.
 _RECORDS = (".sparkwright.json", ".sparkwright-partial")
+# It yields the names of what goes, and removes that where it is asked to go on.
+Part = Iterator[list[str]]
 
 
 class Removal:
@@ -44,15 +45,15 @@ class Removal:
 
     def look(self) -> dict[str, object]:
         """Return what goes by its kind, what stays, and the result, as lines for people."""
-        goes = {what: ", ".join(map(str, names)) for what, names, _ in self.parts() if names}
+        goes = {what: ", ".join(names) for what, part in self.parts() if (names := next(part))}
         stays = [*self.strangers()]
         result = "Sparkwright is removed" if goes else "nothing of Sparkwright is left"
         if self.weights and not self.table["weights"]:
             weights = ", ".join(self._sized(self.weights))
             stays.append(f"weights: {weights}; {self.table['more']} takes them as well")
             result += f"; {', '.join(str(self.root / name) for name in self.weights)} stays"
-        if self.packages:
-            purge = f"sudo apt-get purge --auto-remove {' '.join(self.packages)}"
+        if packages := self._packages():
+            purge = f"sudo apt-get purge --auto-remove {' '.join(packages)}"
             stays.append(f"packages that runs have installed: {purge}")
             result += f"; so do packages that runs have installed: {purge}"
         return {
@@ -64,30 +65,26 @@ class Removal:
 
     def remove(self) -> None:
         """Remove it; what proves that the root folder is ours goes last."""
-        for _, names, act in self.parts():
-            if names:
-                act()
+        for _, part in self.parts():
+            if next(part):
+                next(part, None)
         if self.root.is_dir() and not self.entries:
             self.root.rmdir()
 
-    def parts(self) -> Iterator[tuple[str, list[Any], Callable[[], None]]]:
-        """Yield in the order of removal: what goes, its names, and the function that removes it."""
-        yield "units", self.units, self._stop
-        yield "containers", self.containers, self._remove_containers
-        yield "rules of ufw", self.rules, self._close_firewall
-        yield "network", self.twins, self._withdraw
-        yield "settings", [*self.settings], self._restore_settings
-        docker = [] if self.docker_settings is None else [f"our keys of {self.daemon_json}"]
-        yield "settings of Docker", docker, self._restore_docker
-        free = [image for image, users in self.images.items() if not users]
-        images = [f"{image.name} ({size_text(image.size)})" for image in free]
-        yield "images", images, lambda: self._remove_images(free)
-        accounts = [name for name in self.table["users"] if said("getent", "passwd", name)]
-        yield "accounts", accounts, self._remove_accounts
-        yield "unit files", self.unit_files, self._delete_unit_files
-        yield "folders", self._sized(self.folders), lambda: self._delete(self.folders)
+    def parts(self) -> Iterator[tuple[str, Part]]:
+        """Yield what goes by its kind, in the order of removal."""
+        yield "units", self._units()
+        yield "containers", self._containers()
+        yield "rules of ufw", self._rules()
+        yield "network", self._network()
+        yield "settings", self._settings()
+        yield "settings of Docker", self._docker_settings()
+        yield "images", self._images()
+        yield "accounts", self._accounts()
+        yield "unit files", self._unit_files()
+        yield "folders", self._folders(self.folders)
         if self.table["weights"]:
-            yield "weights", self._sized(self.weights), lambda: self._delete(self.weights)
+            yield "weights", self._folders(self.weights)
 
     @cached_property
     def named(self) -> dict[str, bool]:
@@ -95,105 +92,86 @@ class Removal:
         found = [path for name in self.table["units"] if (path := self.systemd / name).exists()]
         return {str(path): str(self.root) in text_of(path) for path in found}
 
-    @property
-    def unit_files(self) -> list[str]:
-        """Our unit files."""
-        return [path for path, is_ours in self.named.items() if is_ours]
-
     @cached_property
     def units(self) -> list[str]:
         """Units and instances of ours that systemd has loaded or enabled."""
-        ours = {Path(path).name for path in self.unit_files}
+        ours = {Path(path).name for path, is_ours in self.named.items() if is_ours}
         patterns = [name.replace("@.", "@*.") for name in ours]
         listed = said("systemctl", "list-units", "--all", "--plain", "--no-legend", *patterns)
         known = {line.split()[0] for line in listed.splitlines() if line.strip()}
         known |= {link.name for link in self.systemd.glob("*.wants/*")}
         return sorted(unit for unit in known if ours & {unit, re.sub("@.*[.]", "@.", unit)})
 
-    def _stop(self) -> None:
+    def _units(self) -> Part:
         """Stop first what would start an engine again; a fabric's guard outlives its engine."""
+        yield self.units
         order = {"switch": 0, "vllm": 1}
         for rank in range(3):
             units = [each for each in self.units if order.get(each.partition("@")[0], 2) == rank]
             if units:
                 do("systemctl", "disable", "--quiet", "--now", *units)
 
-    def _delete_unit_files(self) -> None:
-        for path in self.unit_files:
+    def _unit_files(self) -> Part:
+        ours = [path for path, is_ours in self.named.items() if is_ours]
+        yield ours
+        for path in ours:
             Path(path).unlink()
         do("systemctl", "daemon-reload")
         said("systemctl", "reset-failed", *self.units)
 
-    @cached_property
-    def containers(self) -> list[str]:
-        """Ids of our engines' containers, then the network for engines that fetch media."""
+    def _containers(self) -> Part:
+        """Our engines' containers, then the network for engines that fetch media."""
         label = f"label={self.table['network']}"
         networks = said("docker", "network", "ls", "--filter", label, "--format", "{{.Name}}")
-        engines = said("docker", "ps", "--all", "--quiet", "--filter", f"label={LABEL}")
-        return [*engines.split(), *networks.split()]
-
-    def _remove_containers(self) -> None:
-        network = self.table["network"]
-        if engines := [each for each in self.containers if each != network]:
+        engines = said("docker", "ps", "--all", "--quiet", "--filter", f"label={LABEL}").split()
+        yield [*engines, *networks.split()]
+        if engines:
             do("docker", "rm", "--force", *engines)
-        if network in self.containers:
-            do("docker", "network", "rm", network)
+        if networks:
+            do("docker", "network", "rm", *networks.split())
 
-    @cached_property
-    def rules(self) -> list[str]:
+    def _rules(self) -> Part:
         """Our rules of ufw; those for SSH only where ufw goes off again, as it was."""
+        turned_on = "on" in text_of(self.root / "state/firewall")
         added = said("ufw", "show", "added") if shutil.which("ufw") else ""
         found = re.findall("^ufw (.*) comment 'sparkwright (.*)'$", added, re.MULTILINE)
-        return [rule for rule, purpose in found if self._turned_ufw_on or purpose != "ssh"]
-
-    @property
-    def _turned_ufw_on(self) -> bool:
-        return "on" in text_of(self.root / "state/firewall")
-
-    def _close_firewall(self) -> None:
-        if self._turned_ufw_on:
+        rules = [rule for rule, purpose in found if turned_on or purpose != "ssh"]
+        yield rules
+        if turned_on:
             do("ufw", "disable")
-        for rule in self.rules:
+        for rule in rules:
             do("ufw", "--force", "delete", *rule.split())
 
-    @cached_property
-    def twins(self) -> list[str]:
+    def _network(self) -> Part:
         """The interfaces that the fabric's netplan file sets."""
-        return re.findall(r"^    (\S+):$", text_of(Path(self.table["netplan"])), re.MULTILINE)
-
-    def _withdraw(self) -> None:
+        twins = re.findall(r"^    (\S+):$", text_of(Path(self.table["netplan"])), re.MULTILINE)
+        yield twins
         unit = ("--expand-environment=no", "--unit=sparkwright-fabric", "/bin/sh", "-c")
-        script = (self.table["withdraw"], "withdraw", *self.twins)
+        script = (self.table["withdraw"], "withdraw", *twins)
         do("systemd-run", "--quiet", "--collect", "--pipe", "--wait", *unit, *script)
 
-    @property
-    def settings(self) -> dict[str, str]:
-        """Our files outside of the root folder, and the units that read them."""
+    def _settings(self) -> Part:
+        """Our files outside of the root folder, which units read."""
         # A link may point to a file that is gone.
-        return {path: unit for path, unit in self.table["files"].items() if os.path.lexists(path)}
-
-    def _restore_settings(self) -> None:
+        ours = {path: unit for path, unit in self.table["files"].items() if os.path.lexists(path)}
+        yield [*ours]
         lines = text_of(self.root / "state/sysctl").splitlines()
         # The first value of each is the one from before our first change.
         for key, value in dict(line.split(" = ", 1) for line in reversed(lines)).items():
             # The interface may be gone.
             said("sysctl", "--quiet", "--write", f"{key}={value}")
-        for path, reader in self.settings.items():
+        for path, reader in ours.items():
             Path(path).unlink()
             if reader:
                 do("rmdir", "--ignore-fail-on-non-empty", str(Path(path).parent))
                 do("systemctl", "restart", reader)
 
-    @cached_property
-    def docker_settings(self) -> str | None:
-        """Docker's configuration without our keys; None where none is known to be ours."""
+    def _docker_settings(self) -> Part:
         backup = self.root / "backups/daemon.json"
-        if not backup.exists():
-            return None
-        return without_ours(text_of(self.daemon_json), text_of(backup), self.table["docker"])
-
-    def _restore_docker(self) -> None:
-        if (wanted := self.docker_settings or "").strip():
+        own = self.table["docker"] if backup.exists() else {}
+        wanted = without_ours(text_of(self.daemon_json), text_of(backup), own)
+        yield [] if wanted is None else [f"our keys of {self.daemon_json}"]
+        if wanted and wanted.strip():
             # Half of it would stop Docker.
             new = self.daemon_json.with_name("daemon.json.new")
             new.write_text(wanted, "utf-8")
@@ -223,27 +201,28 @@ class Removal:
             if image.is_any(brought) or (image.id in released and not image.names)
         }
 
-    def _remove_images(self, free: list[HeldImage]) -> None:
-        for image in free:
-            do("docker", "image", "rm", "--force", image.id)
+    def _images(self) -> Part:
+        free = [image for image, users in self.images.items() if not users]
+        yield [sized(image.name, image.size) for image in free]
+        do("docker", "image", "rm", "--force", *(image.id for image in free))
 
-    @property
-    def packages(self) -> list[str]:
-        """The packages that runs have installed, and that are still there."""
+    def _accounts(self) -> Part:
+        yield [name for name in self.table["users"] if said("getent", "passwd", name)]
+        for name in self.table["users"]:
+            said("userdel", name)
+
+    def _packages(self) -> list[str]:
+        """Return the packages that runs have installed, and that are still there."""
         names = sorted(set(text_of(self.root / "state/installed").split()))
         form = "--showformat=${db:Status-Status} ${Package}\n"
         # Without names, dpkg-query would show every package that there is.
         known = said("dpkg-query", "--show", form, *names) if names else ""
         return [line.split()[1] for line in known.splitlines() if line.startswith("installed ")]
 
-    def _remove_accounts(self) -> None:
-        for name in self.table["users"]:
-            said("userdel", name)
-
     @property
-    def entries(self) -> list[str]:
+    def entries(self) -> set[str]:
         """All that stands in the root folder."""
-        return sorted(path.name for path in self.root.iterdir()) if self.root.is_dir() else []
+        return {path.name for path in self.root.iterdir()} if self.root.is_dir() else set()
 
     @property
     def weights(self) -> list[str]:
@@ -257,14 +236,14 @@ class Removal:
         proof = self.table["proof"]
         if not any((self.root / path).exists() for path in proof):
             return []
-        names = set(self.entries) & set(self.table["folders"]) - set(self.weights)
+        names = self.entries & set(self.table["folders"]) - set(self.weights)
         return sorted(names, key=lambda name: (any(name in path for path in proof), name))
 
     def strangers(self) -> Iterator[str]:
         """Name what stays, as it is not ours or others use it."""
         foreign = [path for path, is_ours in self.named.items() if not is_ours]
         drop_ins = [self.systemd / f"{name}.d" for name in self.table["units"]]
-        strange = set(self.entries) - {*self.folders, *self.weights}
+        strange = sorted(self.entries - {*self.folders, *self.weights})
         for path in (*foreign, *filter(Path.exists, drop_ins), *map(self.root.joinpath, strange)):
             yield f"{path}, which is not ours"
         for path in filter(has_others, map(self.root.joinpath, self.weights)):
@@ -274,9 +253,10 @@ class Removal:
                 yield f"image {image.name}: {', '.join(users)} was made of it"
 
     def _sized(self, names: list[str]) -> list[str]:
-        return [f"{self.root / name} ({size_text(size(self.root / name))})" for name in names]
+        return [sized(path, size(path)) for path in map(self.root.joinpath, names)]
 
-    def _delete(self, names: list[str]) -> None:
+    def _folders(self, names: list[str]) -> Part:
+        yield self._sized(names)
         for path in map(self.root.joinpath, names):
             # Its owner may have brought the bundle on a disk, which keeps what is on it.
             is_bundle = path.name == self.table["bundle"]

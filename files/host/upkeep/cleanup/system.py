@@ -1,4 +1,4 @@
-"""Readings of a Spark for both programs: files, commands, Docker, and the orders of our jobs."""
+"""What both programs read of a Spark: files, commands, Docker, and the orders of our jobs."""
 
 import json
 import os
@@ -45,9 +45,23 @@ def do(*command: str) -> None:
     subprocess.run(command, check=True, env=_ENVIRONMENT)
 
 
+def sizes(*paths: Path) -> list[int]:
+    """Return the bytes of files or folders, which may be links to another disk.
+
+    Of files that are linked to one another, the first alone counts.
+    """
+    lines = said("du", "-sbD", *map(str, paths)).splitlines() if paths else []
+    return [int(line.split()[0]) for line in lines]
+
+
 def size(path: Path) -> int:
-    """Return the bytes of a file or folder, which may be a link to another disk."""
-    return int((said("du", "-sbD", str(path)) or "0").split()[0])
+    """Return the bytes of a file or folder; 0 where there is none."""
+    return sum(sizes(path))
+
+
+def sized(name: object, count: float) -> str:
+    """Return a name with its bytes: "/r (22.0 GB)"."""
+    return f"{name} ({size_text(count)})"
 
 
 def size_text(size: float) -> str:
@@ -79,12 +93,12 @@ def containers() -> list[dict[str, Any]]:
 
 def images() -> list["HeldImage"]:
     """Return the images that Docker holds."""
+    found = []
     ids = said("docker", "image", "ls", "--quiet", "--no-trunc")
-    found = _inspected(["docker", "image", "inspect"], ids)
-    names = [(*(each["RepoTags"] or ()), *(each["RepoDigests"] or ())) for each in found]
-    return [
-        HeldImage(each["Id"], each["Size"], own) for each, own in zip(found, names, strict=True)
-    ]
+    for each in _inspected(["docker", "image", "inspect"], ids):
+        names = (*(each["RepoTags"] or ()), *(each["RepoDigests"] or ()))
+        found.append(HeldImage(each["Id"], each["Size"], names))
+    return found
 
 
 def _inspected(command: list[str], ids: str) -> list[dict[str, Any]]:
@@ -106,6 +120,11 @@ class HeldImage:
         """A name for people."""
         return (*self.names, self.id)[0]
 
+    @property
+    def tags(self) -> set[str]:
+        """The names by which Docker gives it up."""
+        return {name for name in self.names if "@" not in name}
+
     def is_any(self, names: set[str]) -> bool:
         """Tell whether one of these is a name of it."""
         return not names.isdisjoint({self.id, *self.names})
@@ -113,13 +132,7 @@ class HeldImage:
 
 @dataclass(frozen=True)
 class Order:
-    """An order by which a job brought an image, or offers one.
-
-    Attributes:
-        job: the job's name.
-        names: by which Docker may know the image.
-        base: the image that it is built on; "" where it is not built.
-    """
+    """An order by which a job brought an image, or offers one; `base` of one that it builds."""
 
     job: str
     names: set[str]
@@ -128,9 +141,37 @@ class Order:
 
 def image_orders(root: Path) -> list[Order]:
     """Return all orders for images."""
-    orders = []
-    for path in sorted(root.glob("manifests/image*.json")):
-        told = json_of(path)
-        names = {*(told.get("images") or [told.get("image")])} - {None}
-        orders.append(Order(path.stem, names, told.get("base", "")))
-    return orders
+    found = {path.stem: json_of(path) for path in sorted(root.glob("manifests/image*.json"))}
+    return [
+        Order(job, {*(order.get("images") or [order.get("image")])} - {None}, order.get("base", ""))
+        for job, order in found.items()
+    ]
+
+
+def without_ours(text: str, previous: str, ours: dict[str, dict[str, Any]]) -> str | None:
+    """Return daemon.json without our keys; `previous` where nothing else has changed since.
+
+    None where it has no key of ours, or is invalid: Docker does not start with such a file, so its
+    owner is at work on it.
+
+    Args:
+        previous: the file before our first change; "" where there was none.
+        ours: the values that we set, by section and key; None stands for any value. A key with
+            another value by now is the owner's.
+    """
+    keys = []
+    try:
+        found, before = (json.loads(each or "{}") for each in (text, previous))
+        for section, values in ours.items():
+            now, then = found.get(section, {}), before.get(section, {})
+            own = (key for key in values if key in now and key not in then)
+            keys += [(section, key) for key in own if values[key] in (None, now[key])]
+        for section, key in keys:
+            del found[section][key]
+            if not found[section] and section not in before:
+                del found[section]
+    except (ValueError, AttributeError, TypeError):
+        return None
+    if not keys:
+        return None
+    return previous if found == before else json.dumps(found, indent=4) + "\n"

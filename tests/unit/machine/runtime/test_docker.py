@@ -11,7 +11,7 @@ import pytest
 from host.state import docker as host_docker
 from host.state import machine
 from host.state.readers import UnknownError
-from host.upkeep.cleanup.daemon_json import without_ours
+from host.upkeep.cleanup.system import without_ours
 from sparkwright.common.placed import DAEMON_JSON
 from sparkwright.declared.fleet.settings import Settings
 from sparkwright.machine.runtime.deploy import docker

@@ -123,22 +123,32 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
     return disk
 
 
-def test_what_serves_and_those_before_stay(disk: Disk) -> None:
-    assert disk.gone(3) == disk.gone(99) == Cleaning([], [OLDEST, OLDER, OLD])
-    gone = disk.gone(2)
-    assert (gone.releases, gone.back, gone.images) == ([OLDEST], [OLDER, OLD], [])
-    assert gone.weights == ["one"]
-    gone = disk.gone(1)
-    assert gone.releases == [OLDEST, OLDER]
-    assert [image.id for image in gone.images] == ["sha256:aa"]
-    assert gone.weights == ["one", "two"]
-    gone = disk.gone(0)
-    assert (gone.releases, gone.back) == ([OLDEST, OLDER, OLD], [])
-    assert [image.id for image in gone.images] == ["sha256:aa", "sha256:bb"]
-    never = "tiny-99999999"
-    disk.release(never, "three", "example/c@sha256:3")
-    assert disk.gone(3).releases == [never]
-    assert disk.gone(3, releases=[never]).releases == []
+@pytest.mark.parametrize(
+    ("keep", "releases", "images", "weights"),
+    [
+        (99, [], [], []),
+        (3, [], [], []),
+        (2, [OLDEST], [], ["one"]),
+        (1, [OLDEST, OLDER], ["sha256:aa"], ["one", "two"]),
+        (0, [OLDEST, OLDER, OLD], ["sha256:aa", "sha256:bb"], ["one", "two"]),
+    ],
+)
+def test_what_serves_and_those_before_stay(
+    disk: Disk, keep: int, releases: list[str], images: list[str], weights: list[str]
+) -> None:
+    gone = disk.gone(keep)
+    assert gone == Cleaning(
+        releases,
+        [each for each in (OLDEST, OLDER, OLD) if each not in releases],
+        [image for image in disk.found.docker if image.id in images],
+        weights,
+    )
+
+
+def test_one_that_has_never_served_goes_unless_it_is_asked_for(disk: Disk) -> None:
+    disk.release("tiny-9", "three", "example/c@sha256:3")
+    assert disk.gone(3).releases == ["tiny-9"]
+    assert disk.gone(3, releases=["tiny-9"]).releases == []
 
 
 def test_weights_that_are_linked_to_others_free_nothing(disk: Disk) -> None:
@@ -212,38 +222,32 @@ def test_compiled_code_goes_with_its_image(disk: Disk) -> None:
     assert superfluous(replace(disk.found, docker=[]), disk.wanted(0)).caches == []
 
 
-class TestOperation:
-    """What a run deletes, and says."""
+def run(disk: Disk, keep: int) -> Driven:
+    spark = this_machine(root=str(disk.root))
+    spark.run(delete, program="clean", given=disk.wanted(keep))
+    return spark
 
-    @staticmethod
-    def run(disk: Disk, keep: int) -> Driven:
-        spark = this_machine(root=str(disk.root))
-        given = disk.wanted(keep)
-        spark.run(delete, program="clean", given=given)
-        return spark
 
-    def test_what_it_deletes(self, disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
-        self.run(disk, 1)
-        assert sorted(path.name for path in (disk.root / "releases").iterdir()) == [OLD, NOW]
-        assert (disk.state / "removed").read_text() == "image rm sha256:aa\n"
-        left = sorted(path.name for path in disk.root.iterdir())
-        assert left == ["current", "jobs", "manifests", "releases", "state", "three"]
-        orders = sorted(path.name for path in (disk.root / "manifests").iterdir())
-        assert orders == ["image-build@2.json", "image@3.json"]
-        assert f"removes release {OLDEST} (" in caplog.text
-        assert f"; {OLD} stays for a rollback." in look(disk.wanted(1))["result"]
-        removed = "removes image example/a@sha256:1, less what others share, (5.0 GB)"
-        assert removed in caplog.text
-        assert len(self.run(disk, 1).commands) == 1
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
 
-    def test_a_clean_host_has_nothing(self, tmp_path: Path, disk: Disk) -> None:
-        disk.root = tmp_path / "absent"
-        assert len(self.run(disk, 0).commands) == 1
 
-    def test_not_while_something_is_at_work(
-        self, disk: Disk, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        (disk.state / "jobs").write_text("weights@one.service loaded active running\n")
-        self.run(disk, 0)
-        assert "at work: weights@one.service; wait until it ends" in caplog.text
-        assert len([*(disk.root / "releases").iterdir()]) == 4
+def test_what_it_deletes(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
+    run(disk, 1)
+    assert names(disk.root / "releases") == [OLD, NOW]
+    assert (disk.state / "removed").read_text() == "image rm sha256:aa\n"
+    assert names(disk.root) == ["current", "jobs", "manifests", "releases", "state", "three"]
+    assert names(disk.root / "manifests") == ["image-build@2.json", "image@3.json"]
+    assert f"removes release {OLDEST} (" in caplog.text
+    assert f"; {OLD} stays for a rollback." in look(disk.wanted(1))["result"]
+    assert "removes image example/a@sha256:1, less what others share, (5.0 GB)" in caplog.text
+    assert len(run(disk, 1).commands) == 1
+    disk.root /= "absent"
+    assert len(run(disk, 0).commands) == 1
+
+
+def test_not_while_something_is_at_work(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
+    (disk.state / "jobs").write_text("weights@one.service loaded active running\n")
+    run(disk, 0)
+    assert "at work: weights@one.service; wait until it ends" in caplog.text
+    assert len(names(disk.root / "releases")) == 4

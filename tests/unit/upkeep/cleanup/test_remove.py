@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from host.upkeep.cleanup.daemon_json import without_ours
 from host.upkeep.cleanup.remove import Removal
+from host.upkeep.cleanup.system import without_ours
 from sparkwright.common.placed import folder_names, removal_table, unit_names
 from sparkwright.machine.host.operations.services import sysctl
 from sparkwright.plan.release.guard import ALONE, PAIR
@@ -196,9 +196,7 @@ def test_how_it_goes(serving: Spark) -> None:
         "sysctl --quiet --write vm.swappiness=60",
         "systemctl restart systemd-journald.service",
         # Docker is not restarted: a container of the owner's runs.
-        "docker image rm --force sha256:22",
-        "docker image rm --force sha256:33",
-        "docker image rm --force sha256:55",
+        "docker image rm --force sha256:22 sha256:33 sha256:55",
         "systemctl daemon-reload",
         "systemctl reset-failed switch@chat-1.service vllm@chat-1.service",
     ]

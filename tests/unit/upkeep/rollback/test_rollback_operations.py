@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -22,65 +22,59 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return lines
 
 
-class TestRollback:
-    """The way back."""
+HISTORY: dict[str, Any] = {
+    "served": ["old", "new"],
+    "current": "new",
+    "installed": ["old", "new"],
+    "under_way": [],
+}
 
-    @staticmethod
-    def run(
-        history: Mapping[str, object],
-        report: Mapping[str, object] | None = None,
-        recipe: str = "try",
-        release: str | None = None,
-    ) -> tuple[Any, Driven]:
-        driven = spark(SETTLED, report, size=1, history=history)
-        own = SimpleNamespace(place="/opt/x", spark="a", replica="chat", peer=None)
-        own.recipe_name = recipe
-        return driven.run(rollback, own=own, release=release), driven
 
-    HISTORY: ClassVar[dict[str, Any]] = {
-        "served": ["old", "new"],
-        "current": "new",
-        "installed": ["old", "new"],
-        "under_way": [],
-    }
+def run(
+    report: Mapping[str, object] | None = None,
+    recipe: str = "try",
+    release: str | None = None,
+    **history: object,
+) -> tuple[Any, Driven]:
+    driven = spark(SETTLED, report, size=1, history=HISTORY | history)
+    own = SimpleNamespace(place="/opt/x", spark="a", replica="chat", peer=None, recipe_name=recipe)
+    return driven.run(rollback, own=own, release=release), driven
 
-    @pytest.mark.parametrize(("named", "serves"), [(None, "old"), ("older", "older")])
-    def test_the_release_before_serves_or_the_one_that_a_rollout_names(
-        self, said: list[str], named: str | None, serves: str
-    ) -> None:
-        result, driven = self.run(self.HISTORY, release=named)
-        assert result.did_succeed()
-        assert said == [f"chat serves {serves} again (before: new)."]
-        assert changes(driven)[-1].endswith(f"systemctl start switch@{serves}.service")
 
-    def test_nothing_to_go_back_to(self) -> None:
-        result, driven = self.run(self.HISTORY | {"served": ["new"]})
-        assert not result.did_succeed()
-        assert "There is nothing to go back to on a" in driven.scripts()[-1]
+@pytest.mark.parametrize(("named", "serves"), [(None, "old"), ("older", "older")])
+def test_the_release_before_serves_or_the_one_that_a_rollout_names(
+    said: list[str], named: str | None, serves: str
+) -> None:
+    result, driven = run(release=named)
+    assert result.did_succeed()
+    assert said == [f"chat serves {serves} again (before: new)."]
+    assert changes(driven)[-1].endswith(f"systemctl start switch@{serves}.service")
 
-    def test_one_that_does_not_serve(self, said: list[str]) -> None:
-        report = {"phase": "failed", "message": "the weights are gone", "restored": True}
-        result, driven = self.run(self.HISTORY, report)
-        assert not result.did_succeed()
-        assert "old does not serve: the weights are gone" in driven.scripts()[-1]
-        assert said == []
 
-    @pytest.mark.parametrize(("recipe", "is_named"), [("try", True), ("old", False)])
-    def test_what_the_inventory_asks_for_is_named_where_it_is_another(
-        self, monkeypatch: pytest.MonkeyPatch, recipe: str, is_named: bool
-    ) -> None:
-        notices: list[str] = []
-        monkeypatch.setattr(deploy, "notice", notices.append)
-        self.run(self.HISTORY | {"served": ["old-1234abcd", "new"]}, recipe=recipe)
-        assert notices[-1].startswith("It goes back to old-1234abcd")
-        assert ("The inventory asks for try" in notices[-1]) is is_named
-        assert ("change `recipe:` there" in notices[-1]) is is_named
+def test_one_that_does_not_serve(said: list[str]) -> None:
+    report = {"phase": "failed", "message": "the weights are gone", "restored": True}
+    result, driven = run(report)
+    assert not result.did_succeed()
+    assert "old does not serve: the weights are gone" in driven.scripts()[-1]
+    assert said == []
 
-    def test_it_ends_before_anything_is_placed(self) -> None:
-        nothing = self.HISTORY | {"served": [], "current": None}
-        driven = spark(SETTLED, history=nothing)
-        result = driven.run(way_back, root="/opt/x", peer=None)
-        assert not result.did_succeed()
-        assert "There is nothing to go back to on a." in driven.scripts()[-1]
-        driven = spark(SETTLED, history=self.HISTORY)
-        assert driven.run(way_back, root="/opt/x", peer=None).did_succeed()
+
+@pytest.mark.parametrize(("recipe", "is_named"), [("try", True), ("old", False)])
+def test_what_the_inventory_asks_for_is_named_where_it_is_another(
+    monkeypatch: pytest.MonkeyPatch, recipe: str, is_named: bool
+) -> None:
+    notices: list[str] = []
+    monkeypatch.setattr(deploy, "notice", notices.append)
+    run(recipe=recipe, served=["old-1234abcd", "new"])
+    assert notices[-1].startswith("It goes back to old-1234abcd")
+    assert ("The inventory asks for try" in notices[-1]) is is_named
+    assert ("change `recipe:` there" in notices[-1]) is is_named
+
+
+def test_without_a_release_before_it_ends_before_anything_is_placed() -> None:
+    driven = spark(SETTLED, history=HISTORY | {"served": ["new"]})
+    assert not driven.run(way_back, root="/opt/x", peer=None).did_succeed()
+    told = "There is nothing to go back to on a"
+    assert told in driven.scripts()[-1]
+    assert told in run(served=["new"])[1].scripts()[-1]
+    assert spark(SETTLED, history=HISTORY).run(way_back, root="/opt/x", peer=None).did_succeed()

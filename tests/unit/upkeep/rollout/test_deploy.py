@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sparkwright.upkeep.rollout import deploy
-from tests.makers.engine import FORMER, LOG, NEW, SETTINGS, SETTLED, spark
+from tests.makers.engine import FORMER, NEW, SETTINGS, SETTLED, spark
 from tests.unit.driven import Driven
 
 OWN = SimpleNamespace(replica="chat", rank=0, is_head=True, peer=None, place="/opt/x")
@@ -25,24 +25,6 @@ def switched(driven: Driven, file: Path, least: float | None = None) -> tuple[An
     result = driven.run(deploy.switched, **arguments)
     (line,) = file.read_text().splitlines()
     return result, json.loads(line)
-
-
-def test_what_should_serve_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    driven, file = spark(FORMER), tmp_path / "answers"
-    own = SimpleNamespace(**vars(OWN), release=NEW)
-    monkeypatch.setattr(deploy, "seats", lambda: (own, SimpleNamespace(release=None)))
-    with driven.current():
-        deploy.intend(str(file))
-    told = {"replica": "chat", "rank": 0, "release": NEW.id, "models": [*NEW.recipe.models]}
-    assert json.loads(file.read_text()) == told | {"fits": False}
-
-
-def test_a_switch_that_fails_is_told_with_its_reason(tmp_path: Path) -> None:
-    report = {"phase": "failed", "message": "no", "restored": True, "gap": 12.5, "beside": False}
-    result, told = switched(spark(FORMER, report, log=LOG), tmp_path / "answers")
-    assert result.did_error()
-    assert told["reason"] == "no"
-    assert (told["gap"], told["seconds"], told["beside"]) == (12.5, 3.0, False)
 
 
 def test_a_command_that_fails_is_told(tmp_path: Path) -> None:

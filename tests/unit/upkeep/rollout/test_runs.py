@@ -12,8 +12,8 @@ import pytest
 
 from sparkwright.common.errors import PlanError
 from sparkwright.upkeep.rollout import runs
-from sparkwright.upkeep.rollout.command import roll_out
 from sparkwright.upkeep.rollout.plan import ReplicaRecord, Serving
+from sparkwright.upkeep.rollout.rollout import roll_out
 from sparkwright.upkeep.rollout.runs import Runs
 
 RUNS = Runs(["--limit", "a"], ["--data", "trial_seconds=3"])
@@ -21,11 +21,12 @@ PAIR = ReplicaRecord("a", ("one", "two"), "new", ("m",), previous="old")
 ROW = {"answers": True, "state": "active", "release": "new", "models": ["m"], "switches": []}
 
 Answer = Callable[[list[str]], tuple[int, str]]
+# Has a function stand for pyinfra; returns the words of each run.
+StandIn = Callable[[Answer], list[list[str]]]
 
 
 @pytest.fixture
-def pyinfra(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answer], list[list[str]]]:
-    """Have a function stand for pyinfra; returns the words of each run."""
+def pyinfra(monkeypatch: pytest.MonkeyPatch) -> StandIn:
     monkeypatch.setattr(runs, "RETRY", 0)
 
     def stand_in(answer: Answer) -> list[list[str]]:
@@ -53,16 +54,6 @@ def tells(*answers: dict[str, object], status: int = 0) -> Answer:
     return run
 
 
-def test_a_switch_notes_what_the_head_tells(pyinfra: Callable[[Answer], list[list[str]]]) -> None:
-    told = {"replica": "a", "reason": "", "gap": 1.0, "beside": False, "speed": 41.5}
-    seen = pyinfra(tells(told | {"rank": 1, "seconds": 9}, told | {"rank": 0, "seconds": 7}))
-    assert RUNS.switch([PAIR], 40.5) == {}
-    assert (PAIR.seconds, PAIR.gap, PAIR.speed) == (7, 1.0, 41.5)
-    deploy, _, *words = seen[0]
-    assert deploy == "sparkwright.upkeep.rollout.deploy.switch"
-    assert words == ["minimum_speed=40.5", "-y", "--limit=a", "--data", "trial_seconds=3"]
-
-
 @pytest.mark.parametrize(
     ("answers", "reason"),
     [
@@ -73,14 +64,14 @@ def test_a_switch_notes_what_the_head_tells(pyinfra: Callable[[Answer], list[lis
     ],
 )
 def test_why_a_switch_failed_is_told(
-    pyinfra: Callable[[Answer], list[list[str]]], answers: list[dict[str, object]], reason: str
+    pyinfra: StandIn, answers: list[dict[str, object]], reason: str
 ) -> None:
     more = {"replica": "a", "seconds": 0, "gap": 0, "beside": False, "speed": None}
     pyinfra(tells(*(each | more for each in answers), status=1))
     assert RUNS.switch([PAIR])["a"].startswith(reason)
 
 
-def test_what_serves_is_what_status_reads(pyinfra: Callable[[Answer], list[list[str]]]) -> None:
+def test_what_serves_is_what_status_reads(pyinfra: StandIn) -> None:
     rows: list[dict[str, object]] = [
         ROW | {"spark": "two", "replica": "a", "rank": 1, "up_since": 2},
         ROW | {"spark": "one", "replica": "a", "rank": 0, "up_since": 1},
@@ -99,7 +90,7 @@ def test_what_serves_is_what_status_reads(pyinfra: Callable[[Answer], list[list[
         RUNS.look()
 
 
-def test_the_way_back_names_the_release(pyinfra: Callable[[Answer], list[list[str]]]) -> None:
+def test_the_way_back_names_the_release(pyinfra: StandIn) -> None:
     seen = pyinfra(lambda _: (0, ""))
     assert RUNS.go_back(PAIR) == ""
     assert seen[0][:4] == ["sparkwright.upkeep.rollback.deploy.to", "old", "-y", "--limit=a"]
@@ -109,7 +100,7 @@ def test_the_way_back_names_the_release(pyinfra: Callable[[Answer], list[list[st
     assert "see above" in RUNS.go_back(PAIR)
 
 
-def test_an_interrupted_run_ends_the_rollout(pyinfra: Callable[[Answer], list[list[str]]]) -> None:
+def test_an_interrupted_run_ends_the_rollout(pyinfra: StandIn) -> None:
     before = signal.getsignal(signal.SIGINT)
     pyinfra(lambda _: (130, ""))
     with pytest.raises(KeyboardInterrupt):
@@ -145,7 +136,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_a_refusal_is_told_before_anything_begins(
-    pyinfra: Callable[[Answer], list[list[str]]],
+    pyinfra: StandIn,
     site: Path,
     dry: bool,
     forced: list[str],
@@ -176,13 +167,3 @@ def test_who_is_forced_is_a_replica(site: Path) -> None:
     with pytest.raises(PlanError) as error:
         roll_out(RUNS, 0, None, ["chaat"], dry=True, yes=False)
     assert error.value.problems == ("--force: found 'chaat'; did you mean 'chat'?",)
-
-
-def test_one_rollout_at_a_time(pyinfra: Callable[[Answer], list[list[str]]], site: Path) -> None:
-    def second(words: list[str]) -> tuple[int, str]:
-        with pytest.raises(PlanError, match="found another rollout at work"):
-            roll_out(RUNS, 0, None, [], dry=False, yes=True)
-        return 1, ""
-
-    pyinfra(second)
-    assert roll_out(RUNS, 0, None, [], dry=False, yes=True) == 1

@@ -3,23 +3,26 @@
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
-from sparkwright.upkeep.rollout import course
-from sparkwright.upkeep.rollout.course import Rollout
+from sparkwright.upkeep.rollout import rollout as course
 from sparkwright.upkeep.rollout.plan import (
     ReplicaRecord,
     Result,
     Serving,
     make_plan,
+    plan_lines,
     serving_of,
-    waves,
+    table,
 )
-from sparkwright.upkeep.rollout.report import plan_lines, report, table
+from sparkwright.upkeep.rollout.rollout import Rollout
 from sparkwright.upkeep.rollout.runs import Runs
 
 NAMES = ("qwen",)
+# What a replica serves afterwards.
+SERVES = {"switched": "new", "already": "new", "back": "old", "failed": "old", "down": None}
 
 
 @dataclass
@@ -29,10 +32,9 @@ class Fleet:
     Attributes:
         serves: the release of each; None for nothing.
         names: those of what a replica serves at first, and is to serve.
-        fails: why a switch to the new release, a check or a way back fails, by "switch a".
+        fails: why a switch to the new release ("+a"), a check ("=a") or a way back ("-a") fails.
         after: what happens to the fleet once a step is done.
         log: each step but looks, in order.
-        least: how many others served during a switch, at the least.
     """
 
     serves: dict[str, str | None]
@@ -42,15 +44,14 @@ class Fleet:
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
     old_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
     fails: Mapping[str, str] = field(default_factory=dict)
-    after: Mapping[str, Callable[["Fleet"], None]] = field(default_factory=dict)
+    after: Mapping[str, Callable[["Fleet"], object]] = field(default_factory=dict)
     speed: float | None = None
     log: list[str] = field(default_factory=list)
-    least: int = 99
     switching: set[str] = field(default_factory=set)
     silent: set[str] = field(default_factory=set)
     restarted: set[str] = field(default_factory=set)
 
-    def play(self, soak: float = 0) -> Rollout:
+    def play(self, soak: float = 0, file: Path = Path("/dev/null")) -> Rollout:
         """Make a plan, and carry it out."""
         runs = _Runs((), ())
         runs.fleet = self
@@ -65,19 +66,17 @@ class Fleet:
             for name in self.serves
         }
         plan = make_plan(records, runs.look(), self.forced)
-        rollout = Rollout(records, plan, runs, soak, None, lambda line: None)
+        rollout = Rollout(records, plan, runs, soak, None, file)
         rollout.run()
         return rollout
 
     def do(self, step: str, name: str, release: str | None) -> str:
         """Do a step of a replica; return why it failed."""
-        self.log.append(f"{step} {name}")
-        why = self.fails.get(f"{step} {name}", "")
-        if step == "switch":
-            self.least = min(self.least, sum(map(bool, self.serves.values())) - 1)
+        self.log.append(f"{step}{name}")
+        why = self.fails.get(f"{step}{name}", "")
         if not why:
             self.serves[name] = release
-        if then := self.after.get(f"{step} {name}"):
+        if then := self.after.get(f"{step}{name}"):
             then(self)
         return why
 
@@ -107,16 +106,16 @@ class _Runs(Runs):
     ) -> Mapping[str, str]:
         problems = {}
         for record in records:
-            step = "switch" if record.result is Result.SWITCHING else "soak"
+            step = "+" if record.result is Result.SWITCHING else "="
             now = self.fleet.serves[record.replica]
-            why = self.fleet.do(step, record.replica, "new" if step == "switch" else now)
+            why = self.fleet.do(step, record.replica, "new" if step == "+" else now)
             record.seconds, record.gap = 10.0, 1.0
             record.speed = self.fleet.speed
             problems |= {record.replica: why} if why else {}
         return problems
 
     def go_back(self, record: ReplicaRecord) -> str:
-        return self.fleet.do("back", record.replica, record.previous)
+        return self.fleet.do("-", record.replica, record.previous)
 
 
 def singles(letters: str, serves: str | None = "old", **changes: object) -> Fleet:
@@ -124,82 +123,129 @@ def singles(letters: str, serves: str | None = "old", **changes: object) -> Flee
     return Fleet(dict.fromkeys(letters, serves), **changes)  # type: ignore[arg-type]
 
 
-def results(rollout: Rollout) -> dict[str, Result]:
-    return {name: record.result for name, record in rollout.records.items()}
-
-
 def becomes(name: str, release: str | None) -> Callable[[Fleet], None]:
     """Have a replica serve something else."""
     return lambda fleet: fleet.serves.update({name: release})
 
 
+def gets_lost(name: str) -> Callable[[Fleet], None]:
+    """Have a replica give no answer."""
+    return lambda fleet: fleet.silent.add(name)
+
+
+CODER = {"c": ("qwen", "coder")}
+OTHERS = dict.fromkeys("ab", ("qwen-old",))
+TOKEN = {"+a": "no token"}
+DOWN = "replica c: it served when the rollout began, and does no more"
+MINE = "found mine, set by somebody else; expected old as when the rollout began, or new"
+
+
+@pytest.mark.parametrize(
+    ("fleet", "log", "results", "stopped"),
+    [
+        # One replica at a time, and each wave soaks.
+        (singles("abcd"), "+a =a +b =b +c +d =c =d", "switched switched switched switched", ""),
+        # What serves its release is not touched.
+        (Fleet({"a": "old", "b": "new"}), "+a =a", "switched already", ""),
+        # A switch that a killed run has begun is joined.
+        (
+            Fleet(
+                {"a": None}, switching={"a"}, after={"+a": lambda fleet: fleet.switching.clear()}
+            ),
+            *("+a =a", "switched", ""),
+        ),
+        # A failed switch stops the rollout, and its wave goes back.
+        (
+            singles("abcde", fails={"+d": "no token"}),
+            *("+a =a +b =b +c +d -c", "switched switched back failed waiting"),
+            "replica d: no token",
+        ),
+        # So does a wave that does not hold, the last first.
+        (
+            singles("abcd", fails={"=c": "too slow"}),
+            *("+a =a +b =b +c +d =c =d -d -c", "switched switched failed back"),
+            "replica c: too slow",
+        ),
+        (
+            singles("ab", fails={"=a": "it ended", "-a": "disk full"}),
+            *("+a =a -a", "stuck waiting", "replica a: it ended"),
+        ),
+        # A switch leaves nothing; the new release without an answer; or one Spark of a pair on it.
+        (
+            singles("ab", fails=TOKEN, after={"+a": becomes("a", None)}),
+            *("+a", "down waiting", "replica a: no token"),
+        ),
+        (
+            singles("ab", fails=TOKEN, after={"+a": becomes("a", "new")}),
+            *("+a -a", "failed waiting", "replica a: no token"),
+        ),
+        (
+            singles("ab", pairs="a", fails=TOKEN, after={"+a": becomes("a", None)}),
+            *("+a -a", "failed waiting", "replica a: no token"),
+        ),
+        # A Spark is lost in its switch.
+        (
+            singles("ab", fails=TOKEN, after={"+a": gets_lost("a")}),
+            *("+a", "lost waiting", "no token"),
+        ),
+        (
+            singles("ab", fails=TOKEN, after={"+a": lambda fleet: fleet.switching.add("a")}),
+            *("+a", "lost waiting", "no token"),
+        ),
+        # An earlier wave that dies later goes back as well.
+        (
+            singles("abc", after={"+b": becomes("a", None)}),
+            *("+a =a +b =b -a", "failed switched waiting", "does no more"),
+        ),
+        # No turn begins while another replica is down.
+        (
+            singles("abc", after={"=a": becomes("c", None)}),
+            *("+a =a", "switched waiting refused", DOWN),
+        ),
+        (
+            singles("abc", after={"=a": gets_lost("c")}),
+            *("+a =a", "switched waiting lost", "replica c: c: no power"),
+        ),
+        # Somebody else has changed one, or switched it meanwhile.
+        (
+            singles("abc", after={"=a": becomes("b", "mine")}),
+            *("+a =a", "switched refused waiting", MINE),
+        ),
+        (
+            singles("abc", after={"=a": becomes("b", "new")}),
+            *("+a =a +c =c", "switched already switched", ""),
+        ),
+        # A model that no other replica serves counts: then all stay as they are.
+        (
+            singles("abc", names=CODER, old_names=CODER),
+            *("", "waiting waiting refused", "serves model coder"),
+        ),
+        # Names that the inventory gives up may go.
+        (singles("ab", old_names=OTHERS), "+a =a +b =b", "switched switched", ""),
+        # Nobody is left with nothing.
+        (singles("a"), "", "refused", "replica a: while it switches, no other replica of this run"),
+        (singles("a", forced="a"), "+a =a", "switched", ""),
+        (singles("a", fits="a"), "+a =a", "switched", ""),
+        (singles("a", None), "+a =a", "switched", ""),
+    ],
+)
+def test_the_course_of_a_rollout(fleet: Fleet, log: str, results: str, stopped: str) -> None:
+    rollout = fleet.play()
+    assert fleet.log == log.split()
+    assert [each.result.name.lower() for each in rollout.records.values()] == results.split()
+    assert stopped in rollout.stopped
+    assert bool(rollout.stopped) == bool(stopped)
+    for name, result in zip(fleet.serves, results.split(), strict=True):
+        assert fleet.serves[name] == SERVES.get(result, fleet.serves[name])
+
+
 def test_waves_begin_with_one_and_grow() -> None:
-    assert waves([]) == []
-    assert waves("a") == [("a",)]
-    assert waves("abcdefghi") == [("a",), ("b",), ("c", "d"), ("e", "f", "g", "h"), ("i",)]
-    assert [len(wave) for wave in waves("x" * 64)] == [1, 1, 2, 4, 8, 16, 32]
-
-
-def test_one_replica_at_a_time_and_each_wave_soaks() -> None:
-    fleet = singles("abcd")
-    rollout = fleet.play()
-    assert fleet.log == [
-        *("switch a", "soak a"),
-        *("switch b", "soak b"),
-        *("switch c", "switch d", "soak c", "soak d"),
-    ]
-    assert set(results(rollout).values()) == {Result.SWITCHED}
-    assert fleet.least == 3
-    assert rollout.stopped == ""
-
-
-def test_what_serves_its_release_is_not_touched() -> None:
-    fleet = singles("abc")
-    fleet.serves["b"] = "new"
-    rollout = fleet.play()
-    assert fleet.log == ["switch a", "soak a", "switch c", "soak c"]
-    assert results(rollout)["b"] is Result.ALREADY
-    again = fleet.play()
-    assert set(results(again).values()) == {Result.ALREADY}
-    assert again.waves == []
-
-
-def test_a_switch_that_a_killed_run_has_begun_is_joined() -> None:
-    fleet = singles("abc", after={"switch b": lambda fleet: fleet.switching.clear()})
-    fleet.serves |= {"a": "new", "b": None}
-    fleet.switching.add("b")
-    rollout = fleet.play()
-    assert fleet.log == ["switch b", "soak b", "switch c", "soak c"]
-    assert rollout.stopped == ""
-
-
-def test_a_failed_switch_stops_the_rollout_and_takes_its_wave_back() -> None:
-    fleet = singles("abcde", fails={"switch d": "no token"})
-    rollout = fleet.play()
-    assert fleet.log[-3:] == ["switch c", "switch d", "back c"]
-    assert results(rollout) == {
-        "a": Result.SWITCHED,
-        "b": Result.SWITCHED,
-        "c": Result.BACK,
-        "d": Result.FAILED,
-        "e": Result.WAITING,
-    }
-    assert fleet.serves == {"a": "new", "b": "new", "c": "old", "d": "old", "e": "old"}
-    assert table(rollout)[-2:] == [
-        "Stopped: replica d: no token",
-        "Run again to go on: a replica that serves what it should is not touched.",
-    ]
-
-
-def test_a_wave_that_does_not_hold_is_taken_back_the_last_first() -> None:
-    fleet = singles("abcd", fails={"soak c": "too slow"}, speed=3.0)
-    rollout = fleet.play()
-    assert fleet.log[-2:] == ["back d", "back c"]
-    assert results(rollout)["c"] is Result.FAILED
-    assert results(rollout)["d"] is Result.BACK
-    assert rollout.records["d"].reason == "replica c: too slow"
-    assert rollout.records["c"].speed == 3.0
-    assert fleet.serves == {"a": "new", "b": "new", "c": "old", "d": "old"}
+    for count, sizes in ((0, []), (1, [1]), (9, [1, 1, 2, 4, 1]), (64, [1, 1, 2, 4, 8, 16, 32])):
+        records = {f"{n:02}": ReplicaRecord(f"{n:02}", ("x",), "new", NAMES) for n in range(count)}
+        waves = make_plan(records, dict.fromkeys(records, Serving("old")), ())
+        assert [len(wave) for wave in waves] == sizes
+        assert [each.replica for wave in waves for each in wave] == [*records]
+        assert [each.wave for each in waves[-1]] == sizes[-1] * [len(sizes)] if waves else not sizes
 
 
 @pytest.mark.parametrize(
@@ -211,126 +257,16 @@ def test_an_engine_that_ends_in_its_soak_goes_back(
     fleet = singles("ab")
     monkeypatch.setattr(course.time, "sleep", lambda seconds: change(fleet))
     rollout = fleet.play(soak=300)
-    assert fleet.log == ["switch a", "back a"]
+    assert fleet.log == ["+a", "-a"]
     assert "vllm@new failed its soak: it ended within 0 s" in rollout.stopped
-    assert results(rollout) == {"a": Result.FAILED, "b": Result.WAITING}
+    assert [each.result for each in rollout.records.values()] == [Result.FAILED, Result.WAITING]
 
 
-def test_a_way_back_that_fails_is_told() -> None:
-    rollout = singles("ab", fails={"soak a": "it ended", "back a": "disk full"}).play()
-    assert results(rollout)["a"] is Result.STUCK
-    assert rollout.records["a"].reason == "it ended; the way back failed: disk full"
-    assert "To have old serve again: sparkwright rollback --limit a" in table(rollout)
-
-
-def test_a_switch_that_leaves_nothing_is_told() -> None:
-    fails = {"switch a": "no token"}
-    rollout = singles("ab", fails=fails, after={"switch a": becomes("a", None)}).play()
-    assert results(rollout) == {"a": Result.DOWN, "b": Result.WAITING}
-    assert "To have old serve again: sparkwright rollback --limit a" in table(rollout)
-
-
-def test_one_that_serves_without_an_answer_is_undone() -> None:
-    fails = {"switch a": "no token came"}
-    fleet = singles("ab", fails=fails, after={"switch a": becomes("a", "new")})
-    assert results(fleet.play()) == {"a": Result.FAILED, "b": Result.WAITING}
-    assert fleet.log == ["switch a", "back a"]
-
-
-def test_a_pair_of_which_one_has_switched_is_undone() -> None:
-    fails = {"switch a": "no link"}
-    fleet = singles("ab", pairs="a", fails=fails, after={"switch a": becomes("a", None)})
-    assert results(fleet.play()) == {"a": Result.FAILED, "b": Result.WAITING}
-    assert fleet.log == ["switch a", "back a"]
-
-
-@pytest.mark.parametrize("step", ["switch b", "soak b"])
-def test_an_earlier_wave_that_dies_later_goes_back_as_well(step: str) -> None:
-    fleet = singles("abc" if step == "switch b" else "ab", after={step: becomes("a", None)})
-    rollout = fleet.play()
-    assert fleet.log == ["switch a", "soak a", "switch b", "soak b", "back a"]
-    assert results(rollout)["a"] is Result.FAILED
-    assert results(rollout)["b"] is Result.SWITCHED
-    assert "does no more" in rollout.stopped
-
-
-@pytest.mark.parametrize(
-    ("change", "result", "said"),
-    [
-        (becomes("c", None), Result.REFUSED, "it served when the rollout began, and does no more"),
-        (lambda fleet: fleet.silent.add("c"), Result.LOST, "c: no power"),
-    ],
-)
-def test_no_turn_begins_while_another_replica_is_down(
-    change: Callable[[Fleet], None], result: Result, said: str
-) -> None:
-    fleet = singles("abc", after={"soak a": change})
-    rollout = fleet.play()
-    assert fleet.log == ["switch a", "soak a"]
-    assert results(rollout) == {"a": Result.SWITCHED, "b": Result.WAITING, "c": result}
-    assert rollout.stopped == f"replica c: {said}"
-
-
-def test_a_replica_changed_by_hand_is_left_alone() -> None:
-    fleet = singles("abc", after={"soak a": becomes("b", "mine")})
-    rollout = fleet.play()
-    assert "switch b" not in fleet.log
-    assert fleet.serves["b"] == "mine"
-    assert "found mine" in rollout.stopped
-    assert "expected old as when the rollout began, or new" in rollout.stopped
-
-
-def test_a_replica_that_somebody_else_has_switched_meanwhile_is_done() -> None:
-    fleet = singles("abc", after={"soak a": becomes("b", "new")})
-    rollout = fleet.play()
-    assert fleet.log == ["switch a", "soak a", "switch c", "soak c"]
-    assert results(rollout)["b"] is Result.ALREADY
-
-
-@pytest.mark.parametrize(
-    ("changes", "refused"),
-    [
-        ({}, True),
-        ({"forced": ["a"]}, False),
-        ({"fits": ["a"]}, False),
-        ({"serves": None}, False),
-    ],
-)
-def test_nobody_is_left_with_nothing(changes: dict[str, object], refused: bool) -> None:
-    fleet = singles("a", **changes)  # type: ignore[arg-type]
-    rollout = fleet.play()
-    assert (results(rollout)["a"] is Result.REFUSED) is refused
-    assert bool(fleet.log) is not refused
-    if refused:
-        (line,) = plan_lines([*rollout.records.values()], rollout.waves)
-        assert "no other replica of this run serves a model" in line
-        assert "--force a" in line
-
-
-def test_a_model_that_no_other_replica_serves_counts() -> None:
-    """Every replica stays as it is, also those that could switch."""
-    names = {"c": ("qwen", "coder")}
-    fleet = singles("abc", names=names, old_names=names)
-    rollout = fleet.play()
-    assert fleet.log == []
-    assert results(rollout)["c"] is Result.REFUSED
-    assert "serves model coder" in rollout.stopped
-
-
-def test_names_that_the_inventory_gives_up_may_go() -> None:
-    fleet = singles("ab", old_names=dict.fromkeys("ab", ("qwen-old",)))
-    assert set(results(fleet.play()).values()) == {Result.SWITCHED}
-
-
-@pytest.mark.parametrize("state", ["silent", "switching"])
-def test_a_spark_lost_in_its_switch_counts_as_lost(state: str) -> None:
-    def lose(fleet: Fleet) -> None:
-        getattr(fleet, state).add("a")
-
-    fleet = singles("ab", fails={"switch a": "no result"}, after={"switch a": lose})
-    rollout = fleet.play()
-    assert fleet.log == ["switch a"]
-    assert results(rollout) == {"a": Result.LOST, "b": Result.WAITING}
+def test_each_reason_is_told() -> None:
+    rollout = singles("abcd", fails={"=c": "too slow", "-c": "disk full"}, speed=3.0).play()
+    assert rollout.records["d"].reason == "replica c: too slow"
+    assert rollout.records["c"].reason == "too slow; the way back failed: disk full"
+    assert rollout.records["c"].speed == 3.0
 
 
 def test_a_pair_serves_what_both_serve() -> None:
@@ -344,27 +280,50 @@ def test_a_pair_serves_what_both_serve() -> None:
     assert serving_of([head, silent]) == Serving(problem="b: no power")
 
 
-def test_the_report_is_whole_at_any_time() -> None:
-    rollout = singles("abc", fails={"switch b": "no token"}).play()
-    told = json.loads(json.dumps(report(rollout, "T0", "T1")))
+def test_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "report.json"
+    ended = []
+    fleet = singles("abc", fails={"+b": "no token"})
+    fleet.after = {"+a": lambda _: ended.append(json.loads(file.read_text())["ended"])}
+    rollout = fleet.play(file=file)
+    assert "wave 1 of 3: replica a switches to new\n" in capsys.readouterr().out
+    told = json.loads(file.read_text())
+    assert (ended, bool(told["ended"])) == ([None], True)
     assert told["stopped"] == "replica b: no token"
-    assert told["waves"] == [["a"], ["b"], ["c"]]
-    assert [each["result"] for each in told["replicas"]] == [
-        "switched",
-        "failed, the previous release serves",
-        "not reached",
+    assert [(each["result"], each["wave"]) for each in told["replicas"]] == [
+        ("switched", 1),
+        ("failed, the previous release serves", 2),
+        ("not reached", 3),
     ]
     assert told["replicas"][1]["seconds"] == 10.0
-    lines = table(rollout)
+    lines = table(rollout.records.values(), rollout.stopped)
     assert [line.split()[0] for line in lines] == ["replica", "a", "b", "c", "Stopped:", "Run"]
     assert lines[3].split() == ["c", "3", "not", "reached"]
+    assert lines[4] == "Stopped: replica b: no token"
+
+
+@pytest.mark.parametrize(
+    "fleet",
+    [
+        singles("a", fits="a", fails=TOKEN, after={"+a": becomes("a", None)}),
+        singles("a", fits="a", fails={"=a": "it ended", "-a": "disk full"}),
+    ],
+)
+def test_how_to_go_back_is_told_where_nothing_serves(fleet: Fleet) -> None:
+    rollout = fleet.play()
+    back = "To have old serve again: sparkwright rollback --limit a"
+    assert back in table(rollout.records.values(), rollout.stopped)
 
 
 def test_the_plan_is_told_before() -> None:
-    fleet = singles("ab")
-    fleet.serves["b"] = "new"
-    rollout = fleet.play()
-    assert plan_lines([*rollout.records.values()], rollout.waves) == [
+    plan = singles("ab")
+    plan.serves["b"] = "new"
+    rollout = plan.play()
+    assert plan_lines(rollout.records.values(), rollout.waves) == [
         "wave 1 of 1: a (old -> new)",
         "serves it already: b",
     ]
+    refused = singles("a").play()
+    (line,) = plan_lines(refused.records.values(), refused.waves)
+    assert "no other replica of this run serves a model" in line
+    assert "--force a" in line

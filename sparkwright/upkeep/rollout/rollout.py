@@ -1,19 +1,42 @@
-"""The course of a rollout: one replica after the other, a soak after each wave, and the way back.
+"""A rollout: one replica after the other, a soak after each wave, and the way back.
 
 Each step is a run of its own. What serves is read before and after it, and decides what comes next.
 """
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
 
-from sparkwright.upkeep.rollout.plan import ReplicaRecord, Result, Serving
+import click
+
+from sparkwright.common.errors import PlanError
+from sparkwright.common.local_file import file_in, write_file
+from sparkwright.common.paths import inventory_file
+from sparkwright.common.schema import nearest
+from sparkwright.common.terminal import plain
+from sparkwright.run.spark import fleet_of
+from sparkwright.upkeep.rollout.plan import (
+    ReplicaRecord,
+    Result,
+    Serving,
+    make_plan,
+    plan_lines,
+    table,
+)
 from sparkwright.upkeep.rollout.runs import Runs
 
+# In the site's folder.
+REPORTS = Path("rollouts")
 # Seconds between two looks at what serves while a wave soaks.
 SOAK_POLL = 30
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class StoppedError(Exception):
@@ -26,17 +49,18 @@ class Rollout:
 
     Attributes:
         soak: seconds for which each wave must serve.
-        keep: takes a line for people, or "", after each change of a record.
+        file: of the report.
         stopped: why it ended early; "" unless it did.
     """
 
     records: Mapping[str, ReplicaRecord]
-    waves: Sequence[Sequence[str]]
+    waves: Sequence[Sequence[ReplicaRecord]]
     runs: Runs
     soak: float
     minimum_speed: float | None
-    keep: Callable[[str], None]
+    file: Path
     stopped: str = ""
+    _started: datetime = field(default_factory=lambda: datetime.now(UTC))
     _since: dict[str, tuple[int | None, ...]] = field(default_factory=dict)
 
     def run(self) -> None:
@@ -48,7 +72,7 @@ class Rollout:
                     self._failed(record, record.result, record.reason)
             self._go_on()
             for wave in self.waves:
-                for record in (self.records[name] for name in wave):
+                for record in wave:
                     self._switch(record)
                     if record.result is Result.SWITCHED:
                         switched.append(record)
@@ -58,6 +82,7 @@ class Rollout:
             self._look()
         except StoppedError:
             self._take_back(switched)
+        self._keep(ended=datetime.now(UTC).strftime(_TIME))
 
     def _switch(self, record: ReplicaRecord) -> None:
         """Switch one replica, unless something has changed since the plan was made."""
@@ -73,7 +98,7 @@ class Rollout:
             raise self._failed(record, Result.REFUSED, reason)
         record.result = Result.SWITCHING
         where = f"wave {record.wave} of {len(self.waves)}: replica {record.replica}"
-        self.keep(f"{where} switches to {record.release}")
+        self._keep(f"{where} switches to {record.release}")
         problem = self.runs.switch([record]).get(record.replica)
         now = self.runs.look()[record.replica]
         if now.problem or now.switching:
@@ -88,11 +113,11 @@ class Rollout:
             raise failed
         record.in_service, self._since[record.replica] = True, now.since
         record.result = Result.SWITCHED
-        self.keep("")
+        self._keep()
 
     def _soak(self, wave: Sequence[ReplicaRecord]) -> None:
         """Check that each engine of a wave lasts for the soak time, and then answers."""
-        self.keep(f"{', '.join(each.replica for each in wave)}: must serve for {self.soak:g} s")
+        self._keep(f"{', '.join(each.replica for each in wave)}: must serve for {self.soak:g} s")
         began = time.monotonic()
         self._check_life(wave, began)
         while (left := began + self.soak - time.monotonic()) > 0:
@@ -131,21 +156,99 @@ class Rollout:
         stuck = [each for each in self.records.values() if each.result is Result.STUCK]
         for record in [*(each for each in stuck if each not in switched), *reversed(switched)]:
             is_cause, record.reason = record in stuck, record.reason or self.stopped
-            self.keep(f"replica {record.replica} goes back to {record.previous or 'nothing'}")
+            self._keep(f"replica {record.replica} goes back to {record.previous or 'nothing'}")
             if problem := self.runs.go_back(record):
                 record.result = Result.STUCK
                 record.reason += f"; the way back failed: {problem}"
             else:
                 record.result = Result.FAILED if is_cause else Result.BACK
-            self.keep("")
+            self._keep()
 
     def _failed(self, record: ReplicaRecord, result: Result, reason: str) -> StoppedError:
         """Note why a replica ends the rollout."""
         record.result, record.reason = result, reason
         self.stopped = self.stopped or f"replica {record.replica}: {reason}"
-        self.keep("")
+        self._keep()
         return StoppedError()
 
     def _go_on(self) -> None:
         if self.stopped:
             raise StoppedError
+
+    def _keep(self, line: str = "", ended: str | None = None) -> None:
+        """Write the report as it is now, and say a line."""
+        report = {
+            "started": self._started.strftime(_TIME),
+            "ended": ended,
+            "soak": self.soak,
+            "minimum_speed": self.minimum_speed,
+            "stopped": self.stopped,
+            "replicas": [asdict(record) for record in self.records.values()],
+        }
+        _say([line] if line else [])
+        write_file(self.file, json.dumps(report, indent=2) + "\n")
+
+
+def roll_out(
+    runs: Runs,
+    soak: float,
+    minimum_speed: float | None,
+    forced: Collection[str],
+    *,
+    dry: bool,
+    yes: bool,
+) -> int:
+    """Have each replica serve what the inventory asks for; return the exit status.
+
+    Args:
+        dry: show the waves, and change nothing.
+        yes: do not ask.
+    """
+    replicas = fleet_of(inventory_file()).replicas
+    for name in forced:
+        if name not in replicas:
+            raise PlanError(f"--force: found {name!r}; {nearest(name, replicas)}")
+    if not dry:
+        _keep_others_out()
+    really = ["-y"] if yes else ["--dry", "-y"]
+    for mode in ["--dry"] if dry else really:
+        status, answers = runs.prepare(mode)
+        if status or not answers:
+            return status
+        records = {
+            name: ReplicaRecord(
+                replica=name,
+                sparks=replica.sparks,
+                release=answers[name][0]["release"],
+                models=answers[name][0]["models"],
+                fits=all(each["fits"] for each in answers[name]),
+            )
+            for name, replica in replicas.items()
+            if name in answers
+        }
+        waves = make_plan(records, runs.look(), forced)
+        _say(plan_lines(records.values(), waves))
+        if mode == "--dry":
+            refused = any(record.reason for record in records.values())
+            if dry or refused or not click.confirm("Do this?"):
+                return int(refused or not dry)
+    file = file_in(REPORTS, datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ.json"))
+    rollout = Rollout(records, waves, runs, soak, minimum_speed, file)
+    rollout.run()
+    _say([*table(records.values(), rollout.stopped), f"The report: {file}"])
+    return int(bool(rollout.stopped))
+
+
+def _keep_others_out() -> None:
+    """Refuse a second rollout from this folder, until this process ends."""
+    REPORTS.mkdir(exist_ok=True)
+    lock = os.open(REPORTS / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise PlanError("found another rollout at work in this folder; expected none") from None
+
+
+def _say(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(plain(line))
