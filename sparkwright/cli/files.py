@@ -9,22 +9,26 @@ from typing import Any
 
 import click
 
-from sparkwright.cli.site import enter_site
+from sparkwright.cli.run import enter_site, site_fleet
+from sparkwright.common.local_file import file_in, write_file
 from sparkwright.common.paths import inventory_file
 from sparkwright.plan.release.token import HTTP, HTTPS, NONE, Hub
 
+_Texts = tuple[str, ...]
+
 
 def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a command that asks a hub."""
+    """Add the options of a command that asks a hub: the fields of a `Hub`."""
     token = click.option(
         "--hf-token",
+        "setting",
         type=click.Choice([HTTPS, HTTP, NONE]),
         default=HTTPS,
         show_default=True,
         help="Which hub gets this machine's token, as in the group data.",
     )
-    endpoint = click.option("--hf-endpoint", metavar="URL", help="The hub (default: $HF_ENDPOINT).")
-    return endpoint(token(command))
+    about = "The hub (default: $HF_ENDPOINT)."
+    return click.option("--hf-endpoint", "endpoint", metavar="URL", help=about)(token(command))
 
 
 @click.command()
@@ -46,13 +50,7 @@ def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @hub_options
 def lock(
-    recipes: tuple[str, ...],
-    refresh: bool,
-    adopt: tuple[str, ...],
-    check: bool,
-    mirrors: tuple[str, ...],
-    hf_endpoint: str | None,
-    hf_token: str,
+    recipes: _Texts, refresh: bool, adopt: _Texts, check: bool, mirrors: _Texts, **hub: Any
 ) -> None:
     """Record, or look up again, what recipes stand for.
 
@@ -69,14 +67,14 @@ def lock(
     if recipes and not refresh:
         raise click.UsageError(f"found {recipes[0]}; expected --refresh before names of recipes")
     enter_site()
-    inventory, hub = inventory_file(), Hub(hf_endpoint, hf_token)
-    changes = update(inventory, hub, refresh, recipes, adopt, mirrors, check)
+    inventory = inventory_file()
+    changes = update(inventory, Hub(**hub), refresh, recipes, adopt, mirrors, check)
     click.echo("\n".join(changes) or f"{lock_path(inventory)}: nothing changed")
     sys.exit(1 if changes and check else 0)
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=click.Path(path_type=Path, resolve_path=True))
 @click.option(
     "--apt",
     multiple=True,
@@ -85,7 +83,7 @@ def lock(
     "24.04's archive).",
 )
 @hub_options
-def bundle(folder: Path, apt: tuple[str, ...], hf_endpoint: str | None, hf_token: str) -> None:
+def bundle(folder: Path, apt: _Texts, **hub: Any) -> None:
     """Fill a folder for a site without internet.
 
     It gets all that the replicas of the inventory need: weights, images,
@@ -95,9 +93,8 @@ def bundle(folder: Path, apt: tuple[str, ...], hf_endpoint: str | None, hf_token
     """
     from sparkwright.artifacts.bundle.command import fill
 
-    folder = folder.absolute()
     enter_site()
-    click.echo(fill(folder, inventory_file(), Hub(hf_endpoint, hf_token), apt))
+    click.echo(fill(folder, inventory_file(), Hub(**hub), apt))
 
 
 @click.command()
@@ -115,10 +112,21 @@ def monitoring(out: Path) -> None:
     prometheus.yml, alert rules, the API key that the doors ask for, and a
     dashboard.
     """
-    enter_site()
-    from sparkwright.cli.monitoring import write
+    from sparkwright.declared.fleet.group_data import settings_of_site
+    from sparkwright.door.key import METRICS
+    from sparkwright.door.keys import named_key
+    from sparkwright.insight.monitoring.targets import monitoring_files, targets
+    from sparkwright.run.inventory.groups import load
 
-    click.echo(write(inventory_file(), out))
+    fleet = site_fleet()
+    load(fleet.source)
+    watched = targets(fleet, settings_of_site(fleet))
+    keyed = any(door.keyed for door in watched)
+    key = named_key(fleet, "prometheus", (METRICS,)) if keyed else None
+    files = monitoring_files(watched, key)
+    for name, (text, mode) in files.items():
+        write_file(file_in(out, name), text, mode)
+    click.echo(f"{out}: {', '.join(name for name in files if not name.startswith('.'))}")
 
 
 @click.command()
@@ -135,8 +143,7 @@ def openclaw(into: Path | None) -> None:
 
     Example: sparkwright openclaw --into ~/.openclaw/openclaw.json
     """
-    enter_site()
     from sparkwright.cli.openclaw import configuration, put
 
-    content = configuration(inventory_file())
+    content = configuration(site_fleet())
     click.echo(content if into is None else put(into.expanduser(), content), nl=into is not None)

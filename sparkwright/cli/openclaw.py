@@ -12,7 +12,6 @@ from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import read_text, write_file
 from sparkwright.common.paths import FILES
 from sparkwright.common.render import render
-from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.group_data import gateway_settings, settings_of_site
 from sparkwright.declared.recipe.loader import load_recipe
@@ -34,10 +33,10 @@ class _Server(NamedTuple):
 def _servers(fleet: Fleet) -> list[_Server]:
     replicas = upstreams(fleet, {name: load_recipe(name) for name in fleet.recipes})
     if fleet.gateway:
-        url = client_url(fleet, gateway_settings(Path.cwd(), fleet).secured)
+        url = client_url(fleet, gateway_settings(fleet).secured)
         found = [_Server("sparkwright", url, True, served(replicas))]
     else:
-        asked = targets(fleet, settings_of_site(Path.cwd(), fleet))
+        asked = targets(fleet, settings_of_site(fleet))
         found = [
             _Server(
                 "sparkwright" if len(asked) == 1 else f"sparkwright-{door.replica}",
@@ -54,11 +53,9 @@ def _servers(fleet: Fleet) -> list[_Server]:
     ]
 
 
-def configuration(inventory: Path) -> str:
-    """Return OpenClaw's configuration for the gateway or the doors of an inventory."""
-    fleet = load_fleet(inventory)
-    servers = _servers(fleet)
-    if not servers:
+def configuration(fleet: Fleet) -> str:
+    """Return OpenClaw's configuration for the gateway or the doors of a fleet."""
+    if not (servers := _servers(fleet)):
         raise PlanError(f"{fleet.source}: found no replica that chats; expected one for OpenClaw")
     # If two doors serve the same name, a preset asks the first of them.
     known = {name.name: (server, name) for server in reversed(servers) for name in server.names}

@@ -125,6 +125,10 @@ def test_group_data_of_another_inventory(site: Path) -> None:
     [
         ((*SPARK, "--data", "weights"), "--data weights: found no value; expected NAME=VALUE"),
         ((*SPARK, "--exclude", "spark-b"), "--exclude: found spark-b, which matches nothing; did"),
+        ((*SPARK, "--limit", "chat", "--limit", "chta"), "--limit: found chta, which matches n"),
+        ((*SPARK, "--no-wait"), "found --no-wait; expected it left out: where a step fails on"),
+        ((*SPARK, "--serial"), "found --serial; expected it left out: where a step fails on one"),
+        ((*SPARK, "--data", "swapiness=9"), "--data swapiness: found a name that nothing reads; d"),
         ((*SPARK, "--data", "_sudp=1"), "--data _sudp: found a name that nothing reads; did you m"),
         ((*SPARK, "--data", "fabric=verify"), "--data fabric: found verify, and no pair in i"),
     ],

@@ -4,7 +4,6 @@ import io
 import json
 import socketserver
 import tarfile
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +11,8 @@ from hashlib import sha256
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import unquote
+
+from tests.component.servers import serving
 
 
 @dataclass
@@ -72,14 +73,8 @@ def image_files(*layers: bytes) -> tuple[str, dict[str, bytes]]:
 @contextmanager
 def listening(socket: Path, handler: type[BaseHTTPRequestHandler]) -> Iterator[None]:
     """Answer requests at a socket of the file system until the block ends."""
-    with socketserver.ThreadingUnixStreamServer(str(socket), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(socketserver.ThreadingUnixStreamServer(str(socket), handler)):
+        yield
 
 
 @contextmanager

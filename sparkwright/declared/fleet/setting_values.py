@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from ipaddress import IPv4Network, ip_address, ip_network
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -16,11 +16,12 @@ _ROOT = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
 # A host name, as certificates and URLs write it: letters, digits and hyphens between dots.
 HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
 # vLLM compares whole host names of URLs, in small letters.
-_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-_DOMAIN = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*")
+_DOMAIN = re.compile(rf"(?!.*[A-Z])(?=.{{1,253}}$){HOST.pattern}")
 # A path in a registry, as names of images have it.
 _PATH = re.compile(r"[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*")
 _SIZE = re.compile(r"[0-9]+(\.[0-9]+)?[KMGT]?")
+# Such a path stands in a unit, too.
+_FOLDER = re.compile(r"(/(?!\.\.?(/|$))[\w.@+-]{1,255})+", re.ASCII)
 # Host numbers of the two Sparks of a pair, in the order of their names: the network stays the same
 # if head and worker change places in the inventory.
 HOST_NUMBERS = (11, 12)
@@ -100,16 +101,9 @@ def _apart(subnets: tuple[str, str]) -> tuple[str, str]:
     return subnets
 
 
-def whole(least: int, most: int | None = None, unit: str = "a whole number") -> Any:
-    """Return the field of a number: its bounds, and their description."""
-    bounds = f"{least} or more" if most is None else f"{least} to {most}"
-    return Field(ge=least, le=most, description=f"{unit}, {bounds}")
-
-
 # JSON, which the command line takes and pyinfra prints, has lists for tuples.
 _List = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
 
-Seconds = Annotated[int, whole(0, 604_800, "whole seconds")]
 _Host = Annotated[str, satisfying(is_host, "a host name or an address, such as llm.lan")]
 Hosts = Annotated[
     tuple[_Host, ...], _List, Field(description='host names and addresses, such as ("llm.lan",)')
@@ -136,8 +130,6 @@ Subnets = Annotated[
     _List,
     Field(description="two IPv4 subnets, one for each twin"),
 ]
-# Such a path stands in a unit, too.
-_FOLDER = re.compile(r"(/(?!\.\.?(/|$))[\w.@+-]{1,255})+", re.ASCII)
 _Folder = Annotated[
     str,
     matching(
