@@ -42,7 +42,7 @@ def look(spark: Spark) -> Survey | str:
         login = Login(f"{spark.ssh_hostname}", spark.ssh_user, spark.ssh_port, spark.ssh_key)
         return cause(str(error), login)
     except (PyinfraError, ValueError) as error:
-        return str(error)
+        return str(error).removeprefix(f"{name}: ")
     finally:
         host.disconnect()
         logger.setLevel(level)
