@@ -40,12 +40,7 @@ class Run:
 
 
 def pyinfra(*words: str, token: str | None = TOKEN, **environment: str) -> Run:
-    """Run pyinfra on the lab's inventory and read its JSON.
-
-    Args:
-        words: the operation and options after the inventory; without `--dry` the run is real.
-        token: the Hugging Face token of the machine that runs pyinfra; None for none.
-    """
+    """Run pyinfra on the lab's inventory, for real but with `--dry`, and read its JSON."""
     real = [] if "--dry" in words else ["-y"]
     process = _run(
         [*command("inventory/lab.py"), *words, *real, "--json"], env(token, **environment)
@@ -62,13 +57,9 @@ def pyinfra(*words: str, token: str | None = TOKEN, **environment: str) -> Run:
 
 
 def remote_commands(*words: str) -> list[tuple[str, float]]:
-    """Run pyinfra on the lab's inventory; return its remote commands.
+    """Run pyinfra on the lab's inventory; return its remote commands and uploads.
 
-    Args:
-        words: as for `pyinfra`.
-
-    Returns:
-        Of each command or upload the operation that it belongs to, and its seconds.
+    Of each the operation that it belongs to, and its seconds.
     """
     with tempfile.NamedTemporaryFile() as report:
         program = [sys.executable, "-m", "tests.benchmarks.counted", report.name]

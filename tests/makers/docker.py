@@ -17,14 +17,9 @@ from tests.component.servers import serving
 
 @dataclass
 class Docker:
-    """One daemon.
+    """One daemon: images by any name, with the files that it saves of them, and names it was given.
 
-    Attributes:
-        socket: where it listens.
-        images: what it holds: any name of an image -> the files that it saves of it.
-        names: names that were given to images.
-        error: what it says instead of loading.
-        cut: bytes of a saved image after which it ends.
+    It says `error` instead of loading; a saved image ends after `cut` bytes.
     """
 
     socket: Path

@@ -73,12 +73,7 @@ def side(root: Path) -> Iterator[Side]:
 class Head:
     """What sends one image to whoever connects, as `docker save` at a socket does.
 
-    Attributes:
-        port: Where it listens.
-        data: The archive.
-        cuts: After how many bytes each of the next connections ends.
-        rate: Bytes a second; 0 for all that the line can.
-        asked: How many have connected.
+    The next connections end after `cuts` bytes; `rate` is in bytes a second, 0 for no bound.
     """
 
     port: int

@@ -145,9 +145,7 @@ def _replica_problems(fleet: Fleet) -> Iterator[str]:
         elif not (path := Path(replica.recipe)).is_file():
             meant = f"the name alone: {path.stem}" if path.stem in recipes else "a recipe"
             yield f"{where}.recipe: found {path}, which is no file; expected {meant}"
-        head = fleet.sparks.get(replica.sparks[0])
-        if others := _taken(replica.port, head):
-            yield f"{where}.port: found {replica.port}; expected another than {others}"
+        yield from _taken(where, replica.port, fleet.sparks.get(replica.sparks[0]))
         for spark, times in Counter(replica.sparks).items():
             yield from unknown(f"{where}.sparks", [spark], fleet.sparks)
             if times > 1:
@@ -210,21 +208,19 @@ def _gateway_problems(fleet: Fleet) -> Iterator[str]:
         if gateway.port == replica.port and gateway.spark == replica.sparks[0]:
             port = f"{gateway.port}, the port of replica {name}"
             yield f"gateway.port: found {port}; expected another"
-    if others := _taken(gateway.port, fleet.sparks.get(gateway.spark)):
-        yield f"gateway.port: found {gateway.port}; expected another than {others}"
+    yield from _taken("gateway", gateway.port, fleet.sparks.get(gateway.spark))
 
 
 def _address(name: str, host: Reached) -> tuple[object, ...]:
     return ("local",) if host.local else (host.ssh_hostname or name, host.ssh_port)
 
 
-def _taken(port: int, spark: Spark | None) -> str | None:
-    """Return which ports of a Spark are in use, if this is one of them."""
+def _taken(where: str, port: int, spark: Spark | None) -> Iterator[str]:
+    found = f"{where}.port: found {port}; expected another than"
     if spark and not spark.local and port == spark.ssh_port:
-        return f"{port}, by which pyinfra reaches the Spark (ssh_port)"
-    if port in (*PAIR_PORTS, EXPORTER_PORT):
-        return (
-            f"{PAIR_PORTS[0]} to {PAIR_PORTS[-1]}, which a pair itself uses, and "
+        yield f"{found} {port}, by which pyinfra reaches the Spark (ssh_port)"
+    elif port in (*PAIR_PORTS, EXPORTER_PORT):
+        yield (
+            f"{found} {PAIR_PORTS[0]} to {PAIR_PORTS[-1]}, which a pair itself uses, and "
             f"{EXPORTER_PORT}, of the node exporter"
         )
-    return None

@@ -182,8 +182,7 @@ def _divided(fleet: Fleet, files: GroupData) -> Iterator[str]:
                 yield (
                     f"{file_of(next(each for each in own if name in own[each]))}: {name}: found it "
                     f"for one of the replicas {' and '.join(replicas)}, which share {spark}; "
-                    f"expected the same value in {' and '.join(map(file_of, replicas))}, or in "
-                    f"{file_of('sparks')}: what a Spark has, both of its replicas have"
+                    f"expected the same value for both, as in {file_of('sparks')}"
                 )
 
 

@@ -40,11 +40,10 @@ KEYED = ("deploys/spark.py", "sparkwright.deploy.prepare", "deploys/gateway.py",
 def load(path: Path, gateway: bool = False) -> dict[str, list[Host]]:
     """Make pyinfra's groups of an inventory file: ``sparks``, and one for each replica.
 
-    Each host carries as data ``spark``, ``hardware``, ``fleet`` (path of the file), its
-    ``ssh_*`` keys, and what it serves: ``replica``, ``recipe``,
-    ``ranks`` (the Sparks of the replica, the head first), ``rank``, ``port``,
-    ``api_key``, all None on an idle Spark. A Spark that is in two replicas has all of the first,
-    and both names as ``replicas``.
+    Each host carries as data ``spark``, ``hardware``, ``fleet`` (path of the file), its ``ssh_*``
+    keys, and what it serves: ``replica``, ``recipe``, ``ranks`` (the replica's Sparks, the head
+    first), ``rank``, ``port``, ``api_key``, all None on an idle Spark. A Spark that is in two
+    replicas has all of the first, and both names as ``replicas``.
 
     With `gateway`, there is the group ``gateway`` alone, of its host: this one is in no run for
     Sparks, so that neither fails because the other is off.
