@@ -111,10 +111,7 @@ def read_file(path: Path) -> dict[str, object]:
             raise PlanError(f"{path}:{node.lineno}: {found}; expected {name} = VALUE")
     try:
         values = runpy.run_path(str(path))
-    except SystemExit as ended:
-        found = f"found an end of the program (sys.exit, {ended.code})"
-        raise PlanError(f"{path}: {found}; expected names and values") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         frames = reversed(traceback.extract_tb(error.__traceback__))
         line = next((each.lineno for each in frames if each.filename == str(path)), 1)
         raise PlanError(f"{path}:{line}: found {type(error).__name__}: {error}") from None
