@@ -204,17 +204,17 @@ def offers(hardware: Hardware, surveys: Sequence[Survey]) -> dict[str, int]:
 
 
 def _download(recipe: Recipe, hardware: Hardware, surveys: Sequence[Survey]) -> int:
-    """Return the bytes of a recipe's checkpoints; 0 where it does not fit, or nothing tells."""
+    """Return the bytes of a recipe's checkpoints; 0 where nothing says that it fits."""
     sparks = len(surveys)
     if hardware.name not in recipe.hardware or sparks not in recipe.sparks:
         return 0
     load = nominal_load(recipe.for_sparks(sparks), sparks)
     known = map(load.checkpoints.get, recipe.whole_models)
     sizes = [each.size if each else 0 for each in known]
+    if not all(sizes) or load.shapeless:
+        return 0
     findings = (memory_findings(load, hardware, survey) for survey in surveys)
-    fits = all(sizes) and not load.shapeless
-    fits = fits and not any(finding.error for some in findings for finding in some)
-    return sum(sizes) if fits else 0
+    return 0 if any(finding.error for some in findings for finding in some) else sum(sizes)
 
 
 def _start_git(folder: Path) -> None:

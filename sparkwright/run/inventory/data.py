@@ -36,12 +36,7 @@ _MOST_BYTES = 2**16
 
 
 def check_line(
-    fleet: Fleet,
-    groups: Mapping[str, list[Host]],
-    parameters: Mapping[str, Any],
-    *,
-    gateway: bool,
-    removal: bool,
+    fleet: Fleet, groups: Groups, parameters: Mapping[str, Any], *, gateway: bool, removal: bool
 ) -> None:
     """Check pyinfra's command line, and choose what it is about."""
     for option in ("no_wait", "serial"):

@@ -114,15 +114,13 @@ def _prepare_run(path: Path, groups: dict[str, list[Host]]) -> None:
 
 def groups_of_python(path: Path) -> dict[str, list[Host]]:
     """Return the groups of Sparks that an inventory of pyinfra's makes by `for_pyinfra`."""
-    return {
-        name: value
-        for name, value in runpy.run_path(str(path)).items()
-        if isinstance(value, list) and value and all(map(_is_spark, value))
-    }
 
+    def is_spark(host: object) -> bool:
+        return isinstance(host, tuple) and len(host) == 2 and "spark" in host[1]
 
-def _is_spark(host: object) -> bool:
-    return isinstance(host, tuple) and len(host) == 2 and "spark" in host[1]
+    found = runpy.run_path(str(path)).items()
+    groups = {name: value for name, value in found if isinstance(value, list) and value}
+    return {name: hosts for name, hosts in groups.items() if all(map(is_spark, hosts))}
 
 
 def _host(fleet: Fleet, name: str) -> Host:
