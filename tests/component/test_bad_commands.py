@@ -83,7 +83,6 @@ def shell(site: Path, line: str) -> "subprocess.CompletedProcess[str]":
         ("sparks", "import sys\nsys.exit(3)\n", "group_data/sparks.py:2: found SystemExit: 3"),
         ("chta", "swappiness = 10\n", "group_data/chta.py: found a file for no replica; did you m"),
         ("sparks", "", "sparks.py: cannot be read ([Errno 22] it is no regular file"),
-        ("chat", "drain_seconds = '300'\n", "group_data/chat.py: drain_seconds: found '300'; expe"),
     ],
 )  # fmt: skip
 def test_group_data(site: Path, name: str, text: str, said: str) -> None:

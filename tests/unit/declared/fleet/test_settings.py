@@ -115,12 +115,6 @@ def test_a_subnet_that_cannot_be(subnet: str, expected: str) -> None:
     assert problem.startswith(f"fabric_subnets[0]: found {subnet!r}; expected {expected}")
 
 
-def test_everything_wrong_is_listed_at_once_and_a_slip_is_guessed() -> None:
-    one, other = problems(swapiness=10, trial_seconds="long")
-    assert one.startswith("trial_seconds: ")
-    assert "; did you mean 'swappiness'? Expected one of " in other
-
-
 def test_what_the_command_line_and_pyinfra_write_as_json_is_the_same() -> None:
     given = {"firewall_from": ["10.0.0.7/32", "fd00::/8"], "fabric_subnets": ["10.0.0.0/24"] * 2}
     given["fabric_subnets"][1] = "10.0.1.0/24"
