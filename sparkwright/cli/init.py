@@ -67,10 +67,11 @@ def init(
     sparkwright init my-sparks --spark nvidia@192.168.1.20
     sparkwright init pair --spark me@10.0.0.5 --spark me@10.0.0.6 --pair
     """
-    for each in (own := folder.resolve(), *own.parents):
-        if is_site(each):
-            expected = "expected a new folder outside of any site"
-            raise PlanError(f"{folder}: found the site {each}; {expected}")
+    own = folder.resolve()
+    if site := next(filter(is_site, (own, *own.parents)), None):
+        raise PlanError(
+            f"{folder}: found the site {site}; expected a new folder outside of any site"
+        )
     if key and (problem := key_problem(key)):
         raise PlanError(f"--key: {problem}")
     asks = _has_terminal() and not addresses
@@ -194,10 +195,7 @@ def _chosen(sparks: Sequence[Spark], surveys: Sequence[Survey], together: int, a
 
 
 def offers(hardware: Hardware, surveys: Sequence[Survey]) -> dict[str, int]:
-    """Return the recipes that fit on one machine, or on a pair, and the bytes to download.
-
-    The recommended ones come first.
-    """
+    """Return the recipes that fit, the recommended ones first, and the bytes to download."""
     names = dict.fromkeys([*FIRST[len(surveys)], *recipe_names()])
     found = {name: _download(load_recipe(name), hardware, surveys) for name in names}
     return {name: size for name, size in found.items() if size}

@@ -51,10 +51,9 @@ def is_site(folder: Path) -> bool:
 def enter_site() -> None:
     """Change to the site: this folder, or the nearest one above it that has an inventory.py."""
     here = Path.cwd()
-    for folder in (here, *here.parents):
-        if is_site(folder):
-            os.chdir(folder)
-            return
+    if site := next(filter(is_site, (here, *here.parents)), None):
+        os.chdir(site)
+        return
     raise click.ClickException(
         f"found no site in {here}, nor above it; expected a folder with {_ENTRY}: cd to yours, or "
         f"make one: {next_line('init', 'my-sparks')}"
@@ -97,12 +96,7 @@ def verb(
     flags: Sequence[str] = (),
     example: str = "--limit chat",
 ) -> None:
-    """Add a verb that runs pyinfra with a deploy of the site.
-
-    Args:
-        own: Its own options; pyinfra gets the value of each as ``--data``.
-        flags: Options of pyinfra, such as ``--dry``.
-    """
+    """Add a verb that runs pyinfra with a deploy; it gets the verb's own options as ``--data``."""
     line = [_ENTRY, DEPLOYS["apply" if name == "plan" else name], *flags]
 
     def run(verbose: int, yes: bool = False, **options: Any) -> None:

@@ -72,8 +72,7 @@ def arp_settings(port: Iterable[str]) -> dict[str, str]:
 def netplan_text(plan: FabricPlan, port: tuple[str, str]) -> str:
     """Return the netplan file for the twins of the cabled port.
 
-    It names no renderer: the system's own choice holds. `optional` lets a Spark boot without the
-    cable.
+    It names no renderer: the system's own choice holds. A Spark boots without the cable, too.
     """
     twins = (
         f"""\

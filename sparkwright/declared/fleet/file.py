@@ -163,8 +163,7 @@ def _replica_problems(fleet: Fleet) -> Iterator[str]:
 def _shared_problems(fleet: Fleet, spark: str) -> Iterator[str]:
     """Yield what is wrong where a Spark is in several replicas: two of it alone may be.
 
-    A pair's two engines are planned, switched and ended together: a third one beside either would
-    take the memory of both Sparks.
+    A third engine beside either of a pair's two would take the memory of both Sparks.
     """
     first, *others = fleet.replicas_of(spark) or [""]
     for name in others:

@@ -84,7 +84,7 @@ class Reached(Model):
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if self.local and self.connection:
-            raise ValueError("either local: true, or keys of SSH")
+            raise ValueError("either local: true, or keys that begin with ssh_")
         return self
 
     @property

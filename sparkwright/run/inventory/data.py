@@ -56,8 +56,7 @@ def check_line(
 def selected(groups: Groups, limit: Sequence[str], exclude: Sequence[str]) -> list[Host]:
     """Return the hosts of a run, in the order of the first group, which has all of them.
 
-    Raises:
-        PlanError: A pattern matches nothing, which pyinfra would ignore, or no host is left.
+    A pattern that matches nothing, which pyinfra would ignore, is refused.
     """
     known = {*groups, *(name for hosts in groups.values() for name, _ in hosts)}
     if problems := [
