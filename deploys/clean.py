@@ -1,7 +1,4 @@
-"""pyinfra inventory.py deploys/clean.py: removes releases, images and weights of no use.
-
-It shows what, with bytes, and asks. More of them: --data keep_releases=0
-"""
+"""Removes releases, images and weights of no use: shows what, with bytes, and asks."""
 
 from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
@@ -9,5 +6,4 @@ from sparkwright.upkeep.cleanup import deploy as cleanup
 
 start_session()
 hold_lease()
-
 cleanup.apply()

@@ -1,8 +1,7 @@
-"""pyinfra inventory.py deploys/doctor.py: why does it not start? Looks, and changes nothing."""
+"""Why does it not start? Looks, and changes nothing."""
 
 from sparkwright.insight.doctor import deploy as doctor
 from sparkwright.run.session import start_session
 
 start_session()
-
 doctor.apply()

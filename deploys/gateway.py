@@ -1,11 +1,7 @@
-"""pyinfra inventory.py deploys/gateway.py: one address for all replicas of the inventory.
-
-Only the gateway's host takes part in this run: see sparkwright/run/inventory/groups.py.
-"""
+"""One address for all replicas of the inventory: a run of the gateway's host alone."""
 
 from sparkwright.door.gateway import deploy as gateway
 from sparkwright.run.session import start_session
 
 start_session()
-
 gateway.apply()

@@ -1,7 +1,4 @@
-"""pyinfra inventory.py deploys/remove.py: take away all that was put on a Spark.
-
-Weights stay, unless `--data weights=remove` is given.
-"""
+"""Takes away all that was put on a Spark; the weights, too, with --data weights=remove."""
 
 from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
@@ -9,5 +6,4 @@ from sparkwright.upkeep.cleanup import deploy as cleanup
 
 start_session()
 hold_lease()
-
 cleanup.remove()

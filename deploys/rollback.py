@@ -1,7 +1,4 @@
-"""pyinfra inventory.py deploys/rollback.py: what served before serves again.
-
-Of one replica: pyinfra inventory.py deploys/rollback.py --limit REPLICA
-"""
+"""What served before serves again; of one replica: --limit REPLICA."""
 
 from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
@@ -9,5 +6,4 @@ from sparkwright.upkeep.rollback import deploy as rollback
 
 start_session()
 hold_lease()
-
 rollback.apply()

@@ -1,7 +1,4 @@
-"""pyinfra inventory.py deploys/spark.py: from the factory state to a served model.
-
-One step alone: pyinfra inventory.py sparkwright.artifacts.weights.deploy.apply
-"""
+"""From the factory state to a served model."""
 
 from sparkwright.deploy import converge
 

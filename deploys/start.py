@@ -1,4 +1,4 @@
-"""pyinfra inventory.py deploys/start.py: what deploys/stop.py has stopped serves again."""
+"""What deploys/stop.py has stopped serves again."""
 
 from sparkwright.engine import deploy as engine
 from sparkwright.run.lease import hold_lease
@@ -6,5 +6,4 @@ from sparkwright.run.session import start_session
 
 start_session()
 hold_lease()
-
 engine.start()

@@ -1,7 +1,4 @@
-"""pyinfra inventory.py deploys/status.py: what the fleet does right now. Looks, changes nothing.
-
-Again every 5 s, until Ctrl-C: --data watch=5    For machines: --data json=PATH, or json=-
-"""
+"""What does the fleet do right now? Again every 5 s: --data watch=5."""
 
 from sparkwright.insight.status import deploy as status
 

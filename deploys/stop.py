@@ -1,4 +1,4 @@
-"""pyinfra inventory.py deploys/stop.py: the engines stop until deploys/start.py, or a boot."""
+"""The engines stop until deploys/start.py, or a boot."""
 
 from sparkwright.engine import deploy as engine
 from sparkwright.run.lease import hold_lease
@@ -6,5 +6,4 @@ from sparkwright.run.session import start_session
 
 start_session()
 hold_lease()
-
 engine.stop()

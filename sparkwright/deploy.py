@@ -1,11 +1,4 @@
-"""The deploys from end to end: `converge`, and the part of it that begins a rollout.
-
-In a deploy of another project, beside operations of its own:
-
-    from sparkwright.deploy import converge
-
-    converge()
-"""
+"""The deploys from end to end: `converge`, and the part of it that begins a rollout."""
 
 from sparkwright.artifacts.image import deploy as image
 from sparkwright.artifacts.jobs import deploy as jobs
@@ -49,10 +42,7 @@ def converge() -> None:
 def prepare(answers: str) -> None:
     """Bring all that each replica should serve, and touch nothing that serves.
 
-    This is the first run of a rollout.
-
-    Args:
-        answers: path of a file, for `sparkwright.upkeep.rollout.deploy.intend`.
+    This is the first run of a rollout; `answers` is the path of its `intend`'s file.
     """
     start()
     preflight.apply()

@@ -13,12 +13,9 @@ _PROJECT = Path(__file__).parents[1]
 
 
 def sparkwright(*words: str, inventory: Path | None = None) -> int:
-    """Run a command. Returns its exit status.
+    """Run a command in the project's folder with this inventory file, or else in the current one.
 
-    Args:
-        words: Its arguments.
-        inventory: The inventory file, for a run from the project's folder; None for the one of the
-            current folder.
+    Returns its exit status.
     """
     with contextlib.ExitStack() as changes:
         changes.enter_context(mock.patch.object(sys, "argv", ["tests", *words]))

@@ -13,20 +13,24 @@ from pathlib import Path
 
 import click
 
-from sparkwright.cli.choice import FIRST, offers
 from sparkwright.cli.new_site import inventory_text, login, parse_spark, site_files, write_site
-from sparkwright.cli.site import is_site
+from sparkwright.cli.run import is_site
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
-from sparkwright.common.hardware import GIB, HARDWARE
+from sparkwright.common.hardware import GIB, HARDWARE, Hardware
 from sparkwright.common.progress import size_text
 from sparkwright.common.schema import nearest
 from sparkwright.declared.fleet.fleet import Spark
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
+from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.machine.host.survey import Survey
 from sparkwright.machine.preflight.preflight import hardware_of
+from sparkwright.plan.memory.check import memory_findings
+from sparkwright.plan.memory.known_checkpoints import nominal_load
 from sparkwright.run.inventory.data import key_problem
 
+# In the order in which they are recommended (docs/recipes.md): the first that fits is offered.
+FIRST = {1: ("qwen3.6-35b-nvidia",), 2: ("qwen3.5-122b-nvidia", "qwen3.6-35b-nvidia")}
 # Recipes that are shown to choose from.
 _SHOWN = 4
 
@@ -63,10 +67,11 @@ def init(
     sparkwright init my-sparks --spark nvidia@192.168.1.20
     sparkwright init pair --spark me@10.0.0.5 --spark me@10.0.0.6 --pair
     """
-    for each in (own := folder.resolve(), *own.parents):
-        if is_site(each):
-            where = "a site already" if each == own else f"the site {each} above it"
-            raise PlanError(f"{folder}: found {where}; expected a new folder outside of any site")
+    own = folder.resolve()
+    if site := next(filter(is_site, (own, *own.parents)), None):
+        raise PlanError(
+            f"{folder}: found the site {site}; expected a new folder outside of any site"
+        )
     if key and (problem := key_problem(key)):
         raise PlanError(f"--key: {problem}")
     asks = _has_terminal() and not addresses
@@ -189,30 +194,51 @@ def _chosen(sparks: Sequence[Spark], surveys: Sequence[Survey], together: int, a
     return str(click.prompt("Recipe", default=names[0], type=kind, show_choices=False))
 
 
+def offers(hardware: Hardware, surveys: Sequence[Survey]) -> dict[str, int]:
+    """Return the recipes that fit, the recommended ones first, and the bytes to download."""
+    names = dict.fromkeys([*FIRST[len(surveys)], *recipe_names()])
+    found = {name: _download(load_recipe(name), hardware, surveys) for name in names}
+    return {name: size for name, size in found.items() if size}
+
+
+def _download(recipe: Recipe, hardware: Hardware, surveys: Sequence[Survey]) -> int:
+    """Return the bytes of a recipe's checkpoints; 0 where nothing says that it fits."""
+    sparks = len(surveys)
+    if hardware.name not in recipe.hardware or sparks not in recipe.sparks:
+        return 0
+    load = nominal_load(recipe.for_sparks(sparks), sparks)
+    known = map(load.checkpoints.get, recipe.whole_models)
+    sizes = [each.size if each else 0 for each in known]
+    if not all(sizes) or load.shapeless:
+        return 0
+    findings = (memory_findings(load, hardware, survey) for survey in surveys)
+    return 0 if any(finding.error for some in findings for finding in some) else sum(sizes)
+
+
 def _start_git(folder: Path) -> None:
     """Make the site a git repository with its files added, unless it is in one already."""
     git = ["git", "-C", str(folder)]
-    if not shutil.which("git"):
-        return
-    if subprocess.run([*git, "rev-parse", "--git-dir"], capture_output=True).returncode:
+    look = [*git, "rev-parse", "--git-dir"]
+    if shutil.which("git") and subprocess.run(look, capture_output=True).returncode:
         for words in (["init", "--quiet", "--initial-branch=main"], ["add", "."]):
             subprocess.run([*git, *words], capture_output=True, check=False)
 
 
 def _report(folder: Path, recipe: str) -> None:
     names = ", ".join(load_recipe(recipe).served_names)
-    click.echo(f"\nWrote {folder}, which serves {recipe} as {names}.")
     # From there, where the next commands are typed.
     with contextlib.chdir(folder):
         plan, apply = next_line("plan"), next_line("apply")
     lines = (
-        (f"cd {shlex.quote(str(folder))}", ""),
         ("cat inventory/sparks.yaml", "the Sparks, and what they serve"),
         (plan, "what would change; changes nothing"),
         (apply, "the same, asks for confirmation, does it"),
         ("git add . && git commit", "once it is as you want it"),
     )
     width = max(len(line) for line, _ in lines)
-    click.echo("\nNext:")
+    click.echo(
+        f"\nWrote {folder}, which serves {recipe} as {names}.\n\nNext:\n"
+        f"  cd {shlex.quote(str(folder))}"
+    )
     for line, about in lines:
-        click.echo(f"  {line:<{width}}  {about}".rstrip())
+        click.echo(f"  {line:<{width}}  {about}")

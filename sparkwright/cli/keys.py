@@ -6,10 +6,8 @@ from datetime import datetime
 
 import click
 
-from sparkwright.cli.site import InOrder, enter_site
+from sparkwright.cli.run import InOrder, site_fleet
 from sparkwright.common.command_line import next_line
-from sparkwright.common.paths import inventory_file
-from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.door import keys as door_keys
 
@@ -25,22 +23,17 @@ def keys() -> None:
     """
 
 
-def _own_fleet() -> Fleet:
-    enter_site()
-    return load_fleet(inventory_file())
-
-
 @keys.command("list")
 def list_() -> None:
     """Show names, what each key opens, until when; no key."""
-    click.echo(door_keys.table(_own_fleet()))
+    click.echo(door_keys.table(site_fleet()))
 
 
 @keys.command()
 @click.argument("name", required=False)
 def show(name: str | None) -> None:
     """Show a key; without a NAME, that of Sparkwright's own tools."""
-    click.echo(door_keys.shown_key(_own_fleet(), name))
+    click.echo(door_keys.shown_key(site_fleet(), name))
 
 
 @keys.command()
@@ -49,7 +42,7 @@ def new() -> None:
 
     Before the first `apply`, or in place of keys that are lost.
     """
-    click.echo(door_keys.new_file(_own_fleet()))
+    click.echo(door_keys.new_file(site_fleet()))
 
 
 @keys.command()
@@ -72,7 +65,7 @@ def add(name: str, places: str, until: datetime | None) -> None:
 
     Example: sparkwright keys add ann --for chat,gateway --until 2027-03-31
     """
-    fleet, last = _own_fleet(), until.date() if until else None
+    fleet, last = site_fleet(), until.date() if until else None
     named = [*filter(None, places.split(","))]
     click.echo(door_keys.add_key(fleet, door_keys.client_name(name), named, last))
     ends = f" until {last}" if last else ""
@@ -91,7 +84,7 @@ def add(name: str, places: str, until: datetime | None) -> None:
 )
 def rotate(name: str, days: int) -> None:
     """Make a new key for a name, and show it; the old ones end."""
-    fleet = _own_fleet()
+    fleet = site_fleet()
     secret, last = door_keys.rotate_key(fleet, name, days)
     click.echo(secret)
     ends = f"the old ones open until {last} (UTC)" if last else "the old ones are removed"
@@ -105,7 +98,7 @@ def remove(name: str) -> None:
 
     The next `apply` ends what is in flight with them.
     """
-    fleet = _own_fleet()
+    fleet = site_fleet()
     door_keys.remove_key(fleet, name)
     _conclude(fleet, f"The keys of {name} are removed.", "Until then, they open the doors.")
 

@@ -10,11 +10,9 @@ from pathlib import Path
 
 import click
 
-from sparkwright.cli.site import enter_site
+from sparkwright.cli.run import site_fleet
 from sparkwright.common.errors import PlanError
-from sparkwright.common.paths import inventory_file
 from sparkwright.common.schema import nearest
-from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.fleet import Fleet, Reached
 from sparkwright.run.ssh import password_asked
 
@@ -84,8 +82,7 @@ def logs(name: str | None, follow: bool, lines: int, everything: bool) -> None:
 
     Runs: ssh SPARK sudo journalctl --unit='vllm@*'
     """
-    enter_site()
-    fleet = load_fleet(inventory_file())
+    fleet = site_fleet()
     spark = chosen_spark(fleet, name)
     words = ["sudo", "-n", "sh", "-c", journal_script(lines, follow, everything)]
     script = f"{unasked(spark, fleet.sparks[spark])}; {shlex.join(words)}"

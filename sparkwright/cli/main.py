@@ -10,13 +10,12 @@ from typing import Any
 import click
 
 from sparkwright import __version__
+from sparkwright.cli import run
 from sparkwright.cli.files import bundle, lock, monitoring, openclaw
 from sparkwright.cli.init import init
 from sparkwright.cli.keys import keys
 from sparkwright.cli.logs import logs
 from sparkwright.cli.recipes import recipes
-from sparkwright.cli.run import LIMIT, YES, option_words, replace_process, run_options, verb
-from sparkwright.cli.site import InOrder, choose_inventory, enter_site
 from sparkwright.common.last_resort import guarded
 from sparkwright.declared.fleet.settings import Settings
 
@@ -34,7 +33,7 @@ Exit status: 0 done; 1 failed, with what and why; 2 wrong use of the command
 line, or drift has found differences; 130 interrupted."""
 
 
-@click.group(cls=InOrder, context_settings=_SETTINGS, epilog=_EPILOG)
+@click.group(cls=run.InOrder, context_settings=_SETTINGS, epilog=_EPILOG)
 @click.version_option(__version__, prog_name="sparkwright")
 @click.option(
     "-i",
@@ -47,29 +46,22 @@ def cli(inventory: str | None) -> None:
 
     Run it in your site's folder, or below it.
     """
-    choose_inventory(inventory)
+    run.choose_inventory(inventory)
 
 
-_verb = partial(verb, cli)
+_verb = partial(run.verb, cli)
 cli.add_command(init)
-_verb(
-    "plan",
-    "Show what `apply` would change; change nothing.",
-    deploy="spark",
-    flags=["--dry"],
-    asks=False,
-)
+_verb("plan", "Show what `apply` would change; change nothing.", flags=["--dry"])
 _verb(
     "apply",
     "Make the Sparks serve what the inventory declares.\n\nA run that was interrupted is finished "
     "by running it again; a second run changes nothing.",
-    deploy="spark",
     example="-y --limit spark-a --limit spark-b",
 )
 
 
 @cli.command(context_settings={"ignore_unknown_options": True})
-@LIMIT
+@run.LIMIT
 @click.option("--reboot", is_flag=True, help="Also reboot each Spark; it must serve again.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[PYTEST ARGUMENTS]")
 def verify(limit: tuple[str, ...], reboot: bool, arguments: tuple[str, ...]) -> None:
@@ -82,16 +74,14 @@ def verify(limit: tuple[str, ...], reboot: bool, arguments: tuple[str, ...]) -> 
 
     Runs: pytest tests/verify
     """
-    enter_site()
+    run.enter_site()
     if not Path(sys.executable).with_name("pytest").exists():
         raise click.ClickException(
             "found no pytest; expected it beside Sparkwright: pip install 'sparkwright[verify]'"
         )
-    tests = (
-        ["tests/verify"] if Path("tests/verify").is_dir() else ["--pyargs", "sparkwright.verify"]
-    )
-    own = [f"--limit={name}" for name in limit] + (["--reboot"] if reboot else [])
-    replace_process("pytest", [*tests, *own, *arguments])
+    own = ["tests/verify"] if Path("tests/verify").is_dir() else ["--pyargs", "sparkwright.verify"]
+    own += [f"--limit={name}" for name in limit] + ["--reboot"] * reboot
+    run.replace_process("pytest", [*own, *arguments])
 
 
 _verb(
@@ -101,15 +91,9 @@ _verb(
         "--watch", is_flag=False, flag_value=5, type=int, metavar="[S]", help="Again every S s (5)."
     ),
     click.option("--json", flag_value="-", help="One line of JSON."),
-    asks=False,
     example="--json | jq .",
 )
 cli.add_command(logs)
-
-
-def _absolute(context: click.Context, option: click.Parameter, path: str | None) -> str | None:
-    # The run's own folder is the site's.
-    return str(Path(path).absolute()) if path and path != "-" else path
 
 
 _verb(
@@ -118,11 +102,10 @@ _verb(
     click.option(
         "--report",
         metavar="FILE",
-        callback=_absolute,
+        type=click.Path(resolve_path=True, allow_dash=True),
         help="Write a report for an issue: no addresses, names or secrets are in it; - prints it.",
     ),
     flags=["-y"],
-    asks=False,
     example="--report report.md",
 )
 _verb(
@@ -130,7 +113,6 @@ _verb(
     "Show what differs from what is declared; change nothing.\n\nThe exit status is 0 where "
     "nothing differs, 2 where something does, and 1 where a Spark could not be read.",
     click.option("--json", flag_value="-", help="Print JSON."),
-    asks=False,
 )
 
 
@@ -148,17 +130,14 @@ _verb(
     metavar="N",
     help="Tokens/s of one stream at least.",
 )
-@click.option("--force", metavar="REPLICAS", help="Those that may leave their clients waiting.")
+@click.option(
+    "--force", default="", metavar="REPLICAS", help="Those that may leave their clients waiting."
+)
 @click.option("--dry", is_flag=True, help="Show the waves; change nothing.")
-@YES
-@run_options
+@run.YES
+@run.run_options
 def rollout(
-    soak: float,
-    minimum_speed: float | None,
-    force: str | None,
-    dry: bool,
-    yes: bool,
-    **options: Any,
+    soak: float, minimum_speed: float | None, force: str, dry: bool, yes: bool, **options: Any
 ) -> None:
     """Change what many replicas serve, in waves, a canary first.
 
@@ -169,9 +148,9 @@ def rollout(
     from sparkwright.upkeep.rollout.rollout import roll_out
     from sparkwright.upkeep.rollout.runs import Runs
 
-    enter_site()
-    runs = Runs(option_words(options, "limit", "exclude"), option_words(options, "data"))
-    forced = force.split(",") if force else []
+    run.enter_site()
+    runs = Runs(run.option_words(options, "limit", "exclude"), run.option_words(options, "data"))
+    forced = [*filter(None, force.split(","))]
     sys.exit(roll_out(runs, soak, minimum_speed, forced, dry=dry, yes=yes))
 
 

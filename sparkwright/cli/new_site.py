@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from string import ascii_lowercase
 from unicodedata import normalize
-from urllib.parse import unquote, urlsplit
 
 from pydantic import ValidationError
 
@@ -37,16 +37,10 @@ def parse_spark(text: str, key: str | None = None) -> Spark:
         return Spark(local=True)
     match = _WITH_PORT.fullmatch(rest)
     address, port = (match[1] or match[2], match[3]) if match else (rest, None)
-    given = {
-        "ssh_hostname": address,
-        "ssh_user": login if at else None,
-        "ssh_port": int(port) if port else None,
-        "ssh_key": key,
-    }
+    given = {"ssh_hostname": address, "ssh_user": login if at else None, "ssh_key": key}
+    given |= {"ssh_port": int(port) if port else None}
     try:
-        return Spark.model_validate(
-            {name: each for name, each in given.items() if each is not None}
-        )
+        return Spark.model_validate({k: each for k, each in given.items() if each is not None})
     except ValidationError:
         raise PlanError(
             f"found {text!r}; expected the address of a Spark, such as 192.168.1.20 or "
@@ -61,53 +55,38 @@ def login(spark: Spark) -> str:
     return f"{spark.ssh_user}@{spark.ssh_hostname}" if spark.ssh_user else f"{spark.ssh_hostname}"
 
 
-def spark_names(count: int) -> list[str]:
-    """Return names for new Sparks: spark-a, spark-b, … up to spark-z; of more, by number."""
-    if count > 26:
-        return [f"spark-{number}" for number in range(1, count + 1)]
-    return [f"spark-{chr(ord('a') + number)}" for number in range(count)]
-
-
 def inventory_text(sparks: Sequence[Spark], recipe: str, pair: bool) -> str:
     """Return a new inventory file: one replica for both Sparks of a pair, else one for each."""
-    names = spark_names(len(sparks))
-    if pair or len(names) == 1:
-        replicas = {"chat": names}
+    # a to z, and then by number.
+    ends = [*ascii_lowercase, *map(str, range(27, len(sparks) + 1))][: len(sparks)]
+    hosts = {
+        f"spark-{end}": _flow(spark.model_dump(exclude_unset=True))
+        for end, spark in zip(ends, sparks, strict=True)
+    }
+    if pair or len(sparks) == 1:
+        served = {"chat": [*hosts]}
     else:
-        replicas = {f"chat-{name.removeprefix('spark-')}": [name] for name in names}
-    hosts = (spark.model_dump(exclude_unset=True) for spark in sparks)
-    return render(
-        _TEMPLATES / "sparks.yaml.j2",
-        sparks=dict(zip(names, map(_flow, hosts), strict=True)),
-        replicas={
-            name: _flow({"recipe": recipe, "sparks": served}) for name, served in replicas.items()
-        },
-    )
+        served = {f"chat-{end}": [f"spark-{end}"] for end in ends}
+    replicas = {name: _flow({"recipe": recipe, "sparks": own}) for name, own in served.items()}
+    return render(_TEMPLATES / "sparks.yaml.j2", sparks=hosts, replicas=replicas)
 
 
 def _flow(values: Mapping[str, object]) -> str:
     return yaml.dump(dict(values), default_flow_style=True).strip()
 
 
-def _source() -> dict[str, str]:
-    """Return where this Sparkwright came from (PEP 610), for pip, and for uv's table of sources."""
+def _requirement() -> str:
+    """Return what pip and uv call this Sparkwright, by where it came from (PEP 610)."""
     try:
         text = distribution("sparkwright").read_text("direct_url.json")
     except PackageNotFoundError:
         # A clone that was not installed.
-        text = json.dumps({"url": PACKAGE.parent.as_uri(), "dir_info": {}})
+        text = json.dumps({"url": PACKAGE.parent.as_uri()})
     if not text:
-        return {"requirement": f"sparkwright[verify]=={__version__}", "uv": ""}
-    told = json.loads(text)
-    url = told["url"]
-    if vcs := told.get("vcs_info"):
-        pin = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
-        uv = f'{{ {vcs["vcs"]} = {json.dumps(url)}, rev = "{vcs["commit_id"]}" }}'
-    else:
-        pin, path = url, unquote(urlsplit(url).path)
-        local = url.startswith("file:")
-        uv = f"{{ {'path' if local else 'url'} = {json.dumps(path if local else url)} }}"
-    return {"requirement": f"sparkwright[verify] @ {pin}", "uv": uv}
+        return f"sparkwright[verify]~={__version__}"
+    url, vcs = (json.loads(text).get(key) for key in ("url", "vcs_info"))
+    place = f"{vcs['vcs']}+{url}@{vcs['commit_id']}" if vcs else url
+    return f"sparkwright[verify] @ {place}"
 
 
 def site_files(name: str, inventory: str) -> dict[str, str]:
@@ -115,7 +94,7 @@ def site_files(name: str, inventory: str) -> dict[str, str]:
     # The project's name is no package's, and of the letters that one may have.
     plain = normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     project = "-".join([*re.findall("[a-z0-9]+", plain), "site"])
-    values = {"name": name, "project": project, "version": __version__, "source": _source()}
+    values = {"name": name, "project": project, "requirement": _requirement()}
     files = {
         path.relative_to(_TEMPLATES).as_posix().removesuffix(".j2"): render(path, **values)
         for path in sorted(_TEMPLATES.rglob("*.j2"))
@@ -123,10 +102,9 @@ def site_files(name: str, inventory: str) -> dict[str, str]:
     }
     files[".gitignore"] = files.pop("gitignore")
     for shared in _SHARED:
-        path = _TEMPLATES / shared if (_TEMPLATES / shared).exists() else FILES.parent / shared
-        for each in [path] if path.is_file() else sorted(path.glob("*.py")):
-            inner = each.relative_to(path).as_posix()
-            files[shared if path.is_file() else f"{shared}/{inner}"] = each.read_text("utf-8")
+        base = _TEMPLATES if (_TEMPLATES / shared).exists() else FILES.parent
+        for path in sorted((base / shared).glob("*.py")) or [base / shared]:
+            files[path.relative_to(base).as_posix()] = path.read_text("utf-8")
     return files | {"inventory/sparks.yaml": inventory}
 
 

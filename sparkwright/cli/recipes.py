@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import sys
-import textwrap
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 import click
 
-from sparkwright.cli.site import enter_site
+from sparkwright.cli.run import enter_site
 from sparkwright.common.terminal import plain_lines
 from sparkwright.declared.recipe.imports import import_recipe, listing
 from sparkwright.declared.recipe.imports import show as shown_import
 from sparkwright.declared.recipe.loader import load_recipe, recipe_file, recipe_names
-from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.declared.recipe.trust import needs
-
-_WIDTH = 80
 
 
 @click.group()
@@ -46,15 +41,10 @@ def list_() -> None:
     for name in recipe_names():
         recipe = load_recipe(name)
         if recipe.hardware != ["lab"]:
-            _say("\n".join(_entry(recipe)))
-
-
-def _entry(recipe: Recipe) -> Iterable[str]:
-    sparks = " or ".join(map(str, recipe.sparks))
-    places = [f"{name} x {sparks}" for name in recipe.hardware]
-    yield f"{recipe.name}  ({', '.join(places)})"
-    text = " ".join(recipe.description.split())
-    yield from textwrap.wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="    ")
+            sparks = " or ".join(map(str, recipe.sparks))
+            places = ", ".join(f"{each} x {sparks}" for each in recipe.hardware)
+            text = " ".join(recipe.description.split())
+            _say(f"{name}  ({places})\n{click.wrap_text(text, 80, '    ', '    ')}")
 
 
 @recipes.command()
@@ -78,7 +68,7 @@ def check(recipe: str) -> None:
     for need in needs(loaded):
         _say("\n".join(need.details))
     _say(f"{loaded.name}: its file is valid (vLLM {loaded.vllm}, {loaded.base_image})")
-    sys.exit(_show_memory(recipe))
+    click.get_current_context().invoke(memory, recipe=recipe)
 
 
 @recipes.command()
@@ -88,7 +78,11 @@ def check(recipe: str) -> None:
 @click.option("--locked", is_flag=True, help="Take all sizes from the site's lock.")
 def memory(recipe: str, hardware: str | None, sparks: int | None, locked: bool) -> None:
     """Plan the memory that a recipe takes."""
-    sys.exit(_show_memory(recipe, hardware, sparks, locked))
+    from sparkwright.plan.memory.report import show as planned
+
+    text, fits = planned(recipe, hardware, sparks, locked)
+    _say(text)
+    sys.exit(0 if fits else 1)
 
 
 @recipes.command()
@@ -116,20 +110,9 @@ def import_(here: Path, source: str, name: str | None, replace: bool) -> None:
     if (here / source).is_dir():
         source = str(here / source)
     if name is None:
-        for line in listing(source):
-            _say(line)
-        return
-    enter_site()
-    for line in shown_import(import_recipe(source, name, replace=replace)):
+        lines = listing(source)
+    else:
+        enter_site()
+        lines = shown_import(import_recipe(source, name, replace=replace))
+    for line in lines:
         _say(line)
-
-
-def _show_memory(
-    recipe: str, hardware: str | None = None, sparks: int | None = None, locked: bool = False
-) -> int:
-    """Print the memory plan of a recipe. Returns the exit status: 1 if it does not fit."""
-    from sparkwright.plan.memory.report import show as planned
-
-    text, fits = planned(recipe, hardware, sparks, locked)
-    _say(text)
-    return 0 if fits else 1

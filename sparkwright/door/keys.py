@@ -15,8 +15,7 @@ from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import read_text, write_file
 from sparkwright.common.schema import parse
 from sparkwright.declared.fleet.file import load_fleet
-from sparkwright.declared.fleet.fleet import Fleet
-from sparkwright.declared.fleet.keys_command import keys_said
+from sparkwright.declared.fleet.fleet import Fleet, keys_said
 from sparkwright.door.key import GATEWAY, Key, check_keys, parse_keys
 
 # Bytes: a thousand keys have a tenth of it.

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from sparkwright.common.hardware import HARDWARE, Hardware
 from sparkwright.common.placed import Place
-from sparkwright.declared.fleet.fabric_plan import FabricPlan, fabric_plan
+from sparkwright.declared.fleet.fabric_plan import FabricPlan
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.settings import Settings, settings_of
 from sparkwright.declared.recipe.engine_log import at_level
@@ -33,7 +33,9 @@ fleet_of = cache(load_fleet)
 @cache
 def _bundle_of(path: Path) -> Bundle | None:
     source = fleet_of(path).bundle
-    return read_bundle(Path(source.bundle), source.sha256, path) if source else None
+    if not source:
+        return None
+    return read_bundle(path.parent / Path(source.bundle).expanduser(), source.sha256, path)
 
 
 @dataclass(frozen=True)
@@ -153,9 +155,10 @@ class SparkTarget:
         """Its part of its pair's own network; None for a Spark on its own."""
         if not self.is_pair:
             return None
-        return fabric_plan(
+        (peer,) = {*self.ranks} - {self.spark}
+        return FabricPlan(
             spark=self.spark,
-            ranks=self.ranks,
+            peer=peer,
             subnets=self.settings.fabric_subnets,
             mtu=self.settings.fabric_mtu,
             bandwidth_minimum=self.settings.fabric_bandwidth_minimum,

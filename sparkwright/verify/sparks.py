@@ -16,8 +16,8 @@ from testinfra.host import Host
 from sparkwright.common.errors import PlanError
 from sparkwright.common.terminal import plain
 from sparkwright.declared.fleet.group_data import checked_group_data, data_of_spark
+from sparkwright.run.inventory.data import choose_replicas, selected
 from sparkwright.run.inventory.groups import groups_of_python
-from sparkwright.run.inventory.selection import choose_replicas, selected
 from sparkwright.run.spark import SparkTarget, fleet_of
 
 Data = dict[str, Any]
@@ -50,7 +50,7 @@ def load(inventory: str, limit: Sequence[str]) -> None:
         )
     choose_replicas(groups, limit)
     chosen = [name for name, _ in selected(groups, limit, ())]
-    files = checked_group_data(Path())
+    files = checked_group_data()
     for name, data in next(iter(groups.values())):
         fleet = fleet_of(Path(data["fleet"]))
         own = {**data_of_spark(fleet, data["spark"], files), **data}

@@ -118,32 +118,6 @@ def test_a_limit_takes_sparks_and_replicas(project: Path, limit: str) -> None:
     assert touched(project) == ["@local spark-a chat 0"]
 
 
-def test_a_limit_that_matches_nothing(project: Path) -> None:
-    wrong = ("chta", "spark-c", "x*", "all")
-    arguments = [word for limit in ("chat", *wrong) for word in ("--limit", limit)]
-    lines = refused(project, "inventory.py", "deploy.py", *arguments).splitlines()
-    assert [re.split("; (?:did|expected) ", line)[0] for line in lines] == [
-        f"--limit: found {limit}, which matches nothing" for limit in wrong
-    ]
-    assert "; did you mean 'chat'? Expected one of @local, chat, spark-a, spark-b," in lines[0]
-
-
-def test_data_that_nothing_reads(project: Path) -> None:
-    data = ("--data", "swapiness=9", "--data", "swappiness=10")
-    message = refused(project, "inventory.py", "deploy.py", *data)
-    start = "--data swapiness: found a name that nothing reads; did you mean 'swappiness'? "
-    assert message.startswith(start)
-    right = ("--data", "watch=900", "--data", "ssh_port=22")
-    assert pyinfra(project, "inventory.py", "debug-inventory", *right).returncode == 0
-
-
-@pytest.mark.parametrize("option", ["--no-wait", "--serial"])
-def test_a_run_in_which_a_failure_stops_nobody_is_refused(project: Path, option: str) -> None:
-    message = refused(project, "inventory.py", "deploy.py", option)
-    assert message.startswith(f"found {option}; expected it left out: ")
-    assert "--limit" in message
-
-
 def test_values_that_nothing_takes_end_a_run_before_any_connection(project: Path) -> None:
     # Nothing listens there: a run that got as far would say so.
     (project / "inventory/sparks.yaml").write_text(
@@ -171,20 +145,16 @@ def test_values_that_nothing_takes_end_a_run_before_any_connection(project: Path
 
 
 def test_all_that_is_wrong_with_group_data_ends_a_run_and_names_its_file(project: Path) -> None:
-    (project / "group_data/sparks.py").write_text(
-        "from pathlib import Path\n"
-        '_half = Path("/tmp").name\n'
-        'drain_secods = 100\ndriver_minimum = "580"\nssh_user = "me"\ntls = "own"\n'
-    )
+    own = 'drain_secods = 100\ndriver_minimum = "580"\nssh_user = "me"\ntls = "own"\n'
+    (project / "group_data/sparks.py").write_text(own)
     (project / "group_data/chat.py").write_text('tls_key = "a.key"\nfabric_mtu = 9000.0\n')
     told = refused(project, "inventory.py", "deploy.py", "--data", "swappiness=ten").splitlines()
-    expected = "found 9000.0; expected a whole number, 1280 to 9216"
-    assert told[0] == f"group_data/chat.py: fabric_mtu: {expected}"
-    assert told[1].startswith("group_data/sparks.py: driver_minimum: found '580'; expected a whole")
-    assert told[2].startswith("group_data/sparks.py: drain_secods: found an unknown key; did you ")
-    assert "did you mean 'drain_seconds'? Expected one of " in told[2]
-    assert told[3] == "--data swappiness: found 'ten'; expected a whole number, 0 to 200"
-    assert len(told) == 4
+    assert [line.partition("; ")[0] for line in told] == [
+        "group_data/chat.py: fabric_mtu: found 9000.0",
+        "group_data/sparks.py: driver_minimum: found '580'",
+        "group_data/sparks.py: drain_secods: found an unknown key",
+        "--data swappiness: found 'ten'",
+    ]
 
 
 def test_settings_of_two_files_that_contradict_each_other_end_a_run(project: Path) -> None:
@@ -220,8 +190,7 @@ def test_two_replicas_of_a_spark_have_its_settings(project: Path) -> None:
     (told,) = refused(project, "inventory.py", "deploy.py").splitlines()
     assert told == (
         "group_data/chat.py: max_body_mib: found it for one of the replicas chat and other, which "
-        "share spark-a; expected the same value in group_data/chat.py and group_data/other.py, or "
-        "in group_data/sparks.py: what a Spark has, both of its replicas have"
+        "share spark-a; expected the same value for both, as in group_data/sparks.py"
     )
     (project / "group_data/other.py").write_text("max_body_mib = 8\n")
     run = pyinfra(project, "--json", "inventory.py", "debug-inventory", "--limit", "other")
@@ -257,10 +226,15 @@ def test_a_clone_without_an_inventory_says_how_to_make_one(project: Path) -> Non
     command = message.split("in it: ")[1].split(",")[0]
     assert command == "cp inventory/examples/one.yaml inventory/sparks.yaml"
     subprocess.run(command.split(), cwd=project, check=True)
-    assert pyinfra(project, "inventory.py", "debug-inventory").returncode == 0
+    data = ("--data", "watch=900", "--data", "ssh_port=22")
+    assert pyinfra(project, "inventory.py", "debug-inventory", *data).returncode == 0
 
 
-def test_all_that_is_wrong_with_an_inventory_ends_a_run(project: Path) -> None:
+def test_all_that_is_wrong_with_an_inventory_or_a_recipe_ends_a_run(project: Path) -> None:
+    recipe = project / "files/recipes/lab-tiny.yaml"
+    recipe.write_text(recipe.read_text().replace("folder: tiny", "folder: ../tiny"))
+    message = refused(project, "inventory.py", "deploy.py")
+    assert 'checkpoints.model.folder: found "../tiny"; expected one folder name' in message
     (project / "inventory/sparks.yaml").write_text("sparks: {a: {ssh_hostnme: x, ssh_prt: 1}}\n")
     lines = refused(project, "inventory.py", "deploy.py").splitlines()
     assert [line.partition(": found")[0] for line in lines] == [
@@ -268,27 +242,14 @@ def test_all_that_is_wrong_with_an_inventory_ends_a_run(project: Path) -> None:
     ]
 
 
-def test_a_recipe_that_cannot_be(project: Path) -> None:
-    recipe = project / "files/recipes/lab-tiny.yaml"
-    recipe.write_text(recipe.read_text().replace("folder: tiny", "folder: ../tiny"))
-    message = refused(project, "inventory.py", "deploy.py")
-    assert 'checkpoints.model.folder: found "../tiny"; expected one folder name' in message
-
-
-def test_from_another_folder(project: Path) -> None:
-    inventory, deploy = str(project / "inventory.py"), str(project / "deploy.py")
+def test_from_another_folder(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = (str(project / "inventory.py"), str(project / "deploy.py"))
     for cwd in (project.parent, project / "inventory"):
-        message = refused(project, inventory, deploy, cwd=cwd)
+        message = refused(project, *paths, cwd=cwd)
         assert message == f"found no project here; expected its root: cd {project}"
+    monkeypatch.setenv("PYTHONPATH", str(project))
+    message = refused(project, *paths, cwd=project.parent)
+    assert message == f"found the folder {project.parent}; expected the project root: cd {project}"
     chdir = ("--chdir", str(project), "inventory.py", "deploy.py", "--limit", "chat")
     assert pyinfra(project, "-y", *chdir, cwd=project.parent).returncode == 0
     assert touched(project) == ["@local spark-a chat 0"]
-
-
-def test_from_another_folder_with_the_project_on_the_path(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(project))
-    paths = (str(project / "inventory.py"), str(project / "deploy.py"))
-    message = refused(project, *paths, cwd=project.parent)
-    assert message == f"found the folder {project.parent}; expected the project root: cd {project}"

@@ -7,12 +7,14 @@ import copy
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import wraps
 from pathlib import Path
 
 import click
 from pydantic.fields import FieldInfo
 
 from host.common import probe
+from sparkwright.cli.main import cli
 from sparkwright.common.schema import Model
 from sparkwright.declared.fleet.fleet import FleetSource, Gateway, Reached, Replica, Spark
 from sparkwright.declared.fleet.settings import Settings
@@ -27,6 +29,10 @@ DOCS = Path(__file__).parents[2] / "docs"
 _BEGIN, _END = "<!-- made by python -m tests.docs -->\n", "<!-- end -->\n"
 
 
+def _joined(lines: Callable[[], Iterator[str]]) -> Callable[[], str]:
+    return wraps(lines)(lambda: "\n".join(lines()))
+
+
 def filled(page: str, made: str) -> str:
     """Return a page with new content between its two markers."""
     before, begin, rest = page.partition(_BEGIN)
@@ -36,12 +42,9 @@ def filled(page: str, made: str) -> str:
     return f"{before}{begin}\n{made.strip()}\n\n{end}{after}"
 
 
-def settings() -> str:
+@_joined
+def settings() -> Iterator[str]:
     """Return a section for each setting: its default, its values and the reason."""
-    return "\n".join(_settings())
-
-
-def _settings() -> Iterator[str]:
     source = inspect.getsource(Settings)
     (model,) = ast.parse(source).body
     assert isinstance(model, ast.ClassDef)
@@ -140,12 +143,9 @@ _CAUSES: Mapping[str, tuple[str, Iterable[KnownCause]]] = {
 }
 
 
-def causes() -> str:
+@_joined
+def causes() -> Iterator[str]:
     """Return a table for each kind of causes: what is wrong, and the remedy."""
-    return "\n".join(_causes())
-
-
-def _causes() -> Iterator[str]:
     named: set[str] = set()
     for title, (evidence, known) in _CAUSES.items():
         yield f"## {title}\n\nShown by {evidence}.\n"
@@ -160,11 +160,7 @@ def _causes() -> Iterator[str]:
 
 
 def commands() -> str:
-    """Return the help of `sparkwright` and of each of its commands; "" while there is none."""
-    try:
-        from sparkwright.cli.main import cli
-    except ImportError:
-        return ""
+    """Return the help of `sparkwright` and of each of its commands."""
     return helps(cli, "sparkwright")
 
 

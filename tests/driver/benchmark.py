@@ -18,9 +18,7 @@ _RESULTS = PROJECT / "benchmarks"
 def measured(workloads: str, meanwhile: Callable[[], object] = int) -> dict[str, Any]:
     """Run the benchmark; return its result, of which no file is left.
 
-    Args:
-        workloads: what it measures.
-        meanwhile: is called when the run says that the Spark measures.
+    `meanwhile` is called when the run says that the Spark measures.
     """
     before = set(_RESULTS.glob("lab1-*"))
     said = []

@@ -36,18 +36,7 @@ def ask(
     port: int = PORT,
     stream: bool = False,
 ) -> requests.Response:
-    """Return the answer to a chat request, whatever it is.
-
-    Args:
-        spark: which one is asked.
-        body: the request; CHAT by default.
-        timeout: seconds without a word after which it is given up.
-        port: TCP port: the door's, or the gateway's.
-        stream: whether to return at the answer's head.
-
-    Raises:
-        requests.RequestException: none comes.
-    """
+    """Return the answer to a chat request, whatever it is; of a stream, at its head."""
     return requests.post(
         f"http://{spark.address}:{port}/v1/chat/completions",
         json=body or CHAT,

@@ -67,17 +67,9 @@ def load(
     port: int = PORT,
     model: str = "tiny",
 ) -> Iterator[Load]:
-    """Keep clients asking: each has had an answer when the block begins, and asks after its end.
+    """Keep clients asking, with a pause after each answer.
 
-    Args:
-        clients: how many ask at once.
-        pause: seconds of rest after each answer.
-        port: TCP port: the door's, or the gateway's.
-        model: what they ask for.
-
-    Raises:
-        AssertionError: the last request of a client, begun when the block had ended, got no whole
-            answer.
+    Each has had an answer when the block begins, and must get a whole one after its end.
     """
     seen, stop = Load(), threading.Event()
     url = f"http://{spark.address}:{port}/v1/chat/completions"

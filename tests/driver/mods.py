@@ -19,13 +19,7 @@ MODS = PROJECT / "files/mods"
 def mod(
     name: str, script: str, files: Mapping[str, bytes] = MappingProxyType({})
 ) -> Iterator[Path]:
-    """Have a mod, until the block ends.
-
-    Args:
-        name: of its folder.
-        script: its run.sh, after the line that names the shell and `set -e`.
-        files: what else is in it.
-    """
+    """Have a mod, until the block ends; its run.sh begins with a shell and `set -e`."""
     folder = MODS / name
     existed = MODS.exists()
     folder.mkdir(parents=True)

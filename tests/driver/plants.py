@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from tests.driver.pairs import Pair
 from tests.driver.sparks import current
 
-ROOT = "/opt/qwen36"
+ROOT, UNITS = "/opt/qwen36", "/etc/systemd/system"
 NETPLAN = "/etc/netplan/60-sparkwright-fabric.yaml"
-TWIN = "enp1s0f0np0"
 SMI = "/usr/bin/nvidia-smi"
 
 
@@ -18,8 +17,8 @@ class Plant:
 
     Attributes:
         spark: where.
-        change: what root's shell does; RELEASE stands for the one that serves, WEIGHTS for its
-            checkpoint's folder.
+        change: what root's shell does; WHAT stands for `what`, RELEASE for the one that serves, and
+            WEIGHTS for its checkpoint's folder.
         what, found: of the line that tells it, the second in part.
         undo: for what no run of spark.py mends.
         told_of: the Spark of which it is told; the head compares the two. `spark` by default.
@@ -38,41 +37,19 @@ KEYS = (
     "found.pop('log-opts'); found.pop('runtimes'); json.dump(found, open(path, 'w'))"
 )
 PLANTS = [
-    Plant("spark1", "echo >> /etc/default/earlyoom", "/etc/default/earlyoom", "sha256:"),
+    Plant("spark1", "echo >> WHAT", "/etc/default/earlyoom", "sha256:"),
     Plant("spark1", "true", "earlyoom.service", "started before"),
-    Plant(
-        "spark1",
-        "echo IPAddressAllow=any >> /etc/systemd/system/sparkwright.slice",
-        "/etc/systemd/system/sparkwright.slice",
-        "sha256:",
-    ),
-    Plant("spark1", f"chmod 755 {ROOT}/secrets", f"{ROOT}/secrets", "root:root 755"),
-    Plant(
-        "spark1",
-        "rm /etc/systemd/system/weights@.service",
-        "/etc/systemd/system/weights@.service",
-        "nothing",
-    ),
-    Plant(
-        "spark1",
-        f"echo BY_HAND=1 >> {ROOT}/releases/RELEASE/engine.env",
-        f"{ROOT}/releases/RELEASE/engine.env",
-        "sha256:",
-    ),
-    Plant(
-        "spark1", f"touch {ROOT}/WEIGHTS/config.json", f"{ROOT}/WEIGHTS", "config.json was changed"
-    ),
+    Plant("spark1", "echo IPAddressAllow=any >> WHAT", f"{UNITS}/sparkwright.slice", "sha256:"),
+    Plant("spark1", "chmod 755 WHAT", f"{ROOT}/secrets", "root:root 755"),
+    Plant("spark1", "rm WHAT", f"{UNITS}/weights@.service", "nothing"),
+    Plant("spark1", "echo BY_HAND=1 >> WHAT", f"{ROOT}/releases/RELEASE/engine.env", "sha256:"),
+    Plant("spark1", "touch WHAT/config.json", f"{ROOT}/WEIGHTS", "config.json was changed"),
     Plant("spark1", f"ln -sfnT releases/by-hand {ROOT}/current", "current release", "by-hand"),
-    Plant("spark1", f"echo >> {ROOT}/door/keys", f"{ROOT}/door/keys", "another"),
-    Plant("spark1", "systemctl stop door.service", "door.service", "not active"),
-    Plant("spark1", f"chmod 644 {NETPLAN}", NETPLAN, "another text, owner or mode"),
-    Plant(
-        "spark1",
-        f"echo hf_by_hand > {ROOT}/secrets/hf-token",
-        f"{ROOT}/secrets/hf-token",
-        "another",
-    ),
-    Plant("spark1", f"rm {ROOT}/hf/.requirements", f"{ROOT}/hf", "none, or another"),
+    Plant("spark1", "echo >> WHAT", f"{ROOT}/door/keys", "another"),
+    Plant("spark1", "systemctl stop WHAT", "door.service", "not active"),
+    Plant("spark1", "chmod 644 WHAT", NETPLAN, "another text, owner or mode"),
+    Plant("spark1", "echo hf_by_hand > WHAT", f"{ROOT}/secrets/hf-token", "another"),
+    Plant("spark1", "rm WHAT/.requirements", f"{ROOT}/hf", "none, or another"),
     Plant(
         "spark1",
         "docker run --detach --pull never --name by-hand --label sparkwright.release=by-hand "
@@ -104,24 +81,17 @@ PLANTS = [
         told_of="spark1",
     ),
     Plant("spark2", "true", "GPU in a container", "580."),
-    Plant(
-        "spark2",
-        f"sysctl net.ipv4.conf.{TWIN}.arp_ignore=0",
-        f"net.ipv4.conf.{TWIN}.arp_ignore",
-        "0",
-    ),
+    Plant("spark2", "sysctl WHAT=0", "net.ipv4.conf.enp1s0f0np0.arp_ignore", "0"),
     Plant("spark2", "systemctl stop fabric-guard", "fabric-guard.service", "not active"),
     Plant("spark2", "systemctl disable fabric-guard", "fabric-guard.service", "not enabled"),
     Plant("spark2", "dpkg --purge earlyoom", "package earlyoom", "not installed"),
     Plant("spark2", "true", "/etc/default/earlyoom", "nothing"),
-    Plant(
-        "spark2", f"rm {ROOT}/manifests/WEIGHTS.json", f"{ROOT}/manifests/WEIGHTS.json", "nothing"
-    ),
-    Plant("spark2", f"rm {ROOT}/link/peer.crt", f"{ROOT}/link/peer.crt", "nothing"),
+    Plant("spark2", "rm WHAT", f"{ROOT}/manifests/WEIGHTS.json", "nothing"),
+    Plant("spark2", "rm WHAT", f"{ROOT}/link/peer.crt", "nothing"),
     Plant("spark2", f'python3 -c "{KEYS}"', "/etc/docker/daemon.json", "none of that name"),
     Plant("spark2", "true", "/etc/docker/daemon.json", "others"),
     Plant("spark2", "true", "docker.service", "started before"),
-    Plant("spark2", f"rm -r {ROOT}/jobs", f"{ROOT}/jobs", "nothing"),
+    Plant("spark2", "rm -r WHAT", f"{ROOT}/jobs", "nothing"),
 ]
 
 
@@ -136,7 +106,7 @@ def plant(pair: Pair) -> None:
     """Make all changes."""
     named, sparks = names(pair), {spark.name: spark for spark in pair.both}
     for each in PLANTS:
-        sparks[each.spark].run("sudo sh -es", stdin=named(each.change))
+        sparks[each.spark].run("sudo sh -es", stdin=named(each.change.replace("WHAT", each.what)))
 
 
 def undo(pair: Pair) -> None:

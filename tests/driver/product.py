@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.clock import patience
 
@@ -39,22 +40,10 @@ class Run:
 
 
 def pyinfra(*words: str, token: str | None = TOKEN, **environment: str) -> Run:
-    """Run pyinfra on the lab's inventory and read its JSON.
-
-    Args:
-        words: the operation and options after the inventory; without `--dry` the run is real.
-        token: the Hugging Face token of the machine that runs pyinfra; None for none.
-    """
+    """Run pyinfra on the lab's inventory, for real but with `--dry`, and read its JSON."""
     real = [] if "--dry" in words else ["-y"]
-    process = subprocess.run(
-        [*command("inventory/lab.py"), *words, *real, "--json"],
-        cwd=PROJECT,
-        env=env(token, **environment),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=patience(900),
+    process = _run(
+        [*command("inventory/lab.py"), *words, *real, "--json"], env(token, **environment)
     )
     answer = json.loads(process.stdout) if process.stdout.startswith("{") else {}
     results = answer.get("results") or {"operations": []}
@@ -68,40 +57,34 @@ def pyinfra(*words: str, token: str | None = TOKEN, **environment: str) -> Run:
 
 
 def remote_commands(*words: str) -> list[tuple[str, float]]:
-    """Run pyinfra on the lab's inventory; return its remote commands.
+    """Run pyinfra on the lab's inventory; return its remote commands and uploads.
 
-    Args:
-        words: as for `pyinfra`.
-
-    Returns:
-        Of each command or upload the operation that it belongs to, and its seconds.
+    Of each the operation that it belongs to, and its seconds.
     """
     with tempfile.NamedTemporaryFile() as report:
         program = [sys.executable, "-m", "tests.benchmarks.counted", report.name]
-        subprocess.run(
-            [*program, "inventory/lab.py", *words],
-            cwd=PROJECT,
-            env=env(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=True,
-            timeout=patience(900),
-        )
+        _run([*program, "inventory/lab.py", *words]).check_returncode()
         return [tuple(each) for each in json.loads(Path(report.name).read_text())]
 
 
 def rollout(*words: str) -> "subprocess.CompletedProcess[str]":
     """Run a rollout on the lab's inventory."""
+    return _run([*ROLLOUT, *words, "-y"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def _run(
+    words: Sequence[str], variables: dict[str, str] | None = None, **how: Any
+) -> "subprocess.CompletedProcess[str]":
+    """Run a program in the project's folder to its end."""
     return subprocess.run(
-        [*ROLLOUT, *words, "-y"],
+        words,
         cwd=PROJECT,
-        env=env(),
+        env=variables or env(),
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
         text=True,
         check=False,
         timeout=patience(900),
+        **(how or {"capture_output": True}),
     )
 
 
@@ -140,15 +123,8 @@ def killed_at(text: str, *words: str, program: Sequence[str] = ()) -> None:
 
 def verification() -> str:
     """Run `pytest tests/verify` on the lab; return what it prints, fail if it fails."""
-    verify = subprocess.run(
-        [sys.executable, "-m", "pytest", "tests/verify", "--inventory", "inventory/lab.py"],
-        cwd=PROJECT,
-        env=env(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=patience(900),
-    )
+    program = [sys.executable, "-m", "pytest", "tests/verify", "--inventory", "inventory/lab.py"]
+    verify = _run(program)
     assert verify.returncode == 0, verify.stdout
     return verify.stdout
 

@@ -57,13 +57,7 @@ def forget(spark: Handle) -> None:
 
 
 def eventually(look: Callable[[], T | None], what: str, timeout: float = 120) -> T:
-    """Look until there is something, and return it; fail the test when nothing comes.
-
-    Args:
-        look: returns what is false as long as there is nothing.
-        what: completes the sentence "waited N s for …".
-        timeout: seconds on a machine of ordinary speed.
-    """
+    """Look until there is something, and return it; else fail: "waited N s for `what`"."""
     deadline = time.monotonic() + patience(timeout)
     while not (found := look()):
         if time.monotonic() > deadline:

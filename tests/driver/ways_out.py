@@ -173,12 +173,7 @@ print(json.dumps(found))
 
 
 def tried(spark: Handle, release: str, ways: Mapping[str, str], **given: str) -> dict[str, bool]:
-    """Return which ways are open to code in an engine's container.
-
-    Args:
-        release: the engine's.
-        given: what the ways name.
-    """
+    """Return which ways are open to code in the container of a release's engine."""
     told = json.dumps({"ways": dict(ways), "given": given})
     command = shlex.join(["docker", "exec", f"vllm-{release}", "python3", "-c", _PROGRAM, told])
     said = spark.run(f"sudo {command}")

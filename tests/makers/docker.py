@@ -4,7 +4,6 @@ import io
 import json
 import socketserver
 import tarfile
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,17 +12,14 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import unquote
 
+from tests.component.servers import serving
+
 
 @dataclass
 class Docker:
-    """One daemon.
+    """One daemon: images by any name, with the files that it saves of them, and names it was given.
 
-    Attributes:
-        socket: where it listens.
-        images: what it holds: any name of an image -> the files that it saves of it.
-        names: names that were given to images.
-        error: what it says instead of loading.
-        cut: bytes of a saved image after which it ends.
+    It says `error` instead of loading; a saved image ends after `cut` bytes.
     """
 
     socket: Path
@@ -72,14 +68,8 @@ def image_files(*layers: bytes) -> tuple[str, dict[str, bytes]]:
 @contextmanager
 def listening(socket: Path, handler: type[BaseHTTPRequestHandler]) -> Iterator[None]:
     """Answer requests at a socket of the file system until the block ends."""
-    with socketserver.ThreadingUnixStreamServer(str(socket), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(socketserver.ThreadingUnixStreamServer(str(socket), handler)):
+        yield
 
 
 @contextmanager

@@ -1,22 +1,14 @@
 """Sparks as the doctor reads them: one that is well."""
 
 from sparkwright.common.hardware import GIB
-from sparkwright.engine.state import EngineUnit
 from sparkwright.insight.doctor.checkup import Checkup, Finished
 from sparkwright.machine.host.survey import Kernel
+from tests.makers import status
 from tests.makers.gpu import gpu
+from tests.makers.models import changed
 
 NOW = 1795247431
-UNIT = EngineUnit(
-    release="tiny-0a1b2c3d",
-    active="active",
-    restarts=0,
-    enabled=True,
-    outdated=False,
-    starting=False,
-    status="serving",
-    since=NOW - 3600,
-)
+UNIT = changed(status.UNIT, release="tiny-0a1b2c3d", since=NOW - 3600)
 KERNEL = Kernel("6.17.0-1032-nvidia", "quiet", handover=0, pools=False)
 HEALTHY = Checkup(
     release="tiny-0a1b2c3d",

@@ -5,7 +5,7 @@ from ipaddress import IPv4Interface, IPv4Network
 
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.placed import NETPLAN
-from sparkwright.declared.fleet.fabric_plan import fabric_plan, netplan_text
+from sparkwright.declared.fleet.fabric_plan import FabricPlan, netplan_text
 from sparkwright.network.fabric.check import fabric_findings
 from sparkwright.network.fabric.state import FabricState, Netdev, NetplanFile, Rdma, Route
 from tests.makers.models import changed
@@ -13,8 +13,7 @@ from tests.makers.models import changed
 GB10 = HARDWARE["gb10"]
 PORT_0, PORT_1 = GB10.fabric_ports
 SUBNETS = ("192.168.100.0/24", "192.168.101.0/24")
-RANKS = ("spark-b", "spark-a")
-PLAN = fabric_plan("spark-a", RANKS, SUBNETS, 9000, 80)
+PLAN = FabricPlan("spark-a", "spark-b", SUBNETS, 9000, 80)
 
 UP = Netdev(up=True, carrier=True, speed=200_000, mtu=1500, mac="")
 UNPLUGGED = replace(UP, carrier=False, speed=None)

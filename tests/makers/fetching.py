@@ -4,7 +4,6 @@ import json
 import os
 import random
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from sparkwright.plan.release.lock import CheckpointLock
 from sparkwright.plan.release.resolve import resolve_checkpoint
 from sparkwright.run.state import read_now
 from tests.clock import patience
-from tests.component.servers import until
+from tests.component.servers import serving, until
 from tests.lab import hub
 from tests.lab.hub.faults import Traffic
 from tests.lab.hub.server import Hub
@@ -162,16 +161,10 @@ def fetching(tmp_path: Path) -> Iterator[Spark]:
     for folder in ("manifests", "jobs", "secrets"):
         (root / folder).mkdir(parents=True)
     hub.add_commit(tmp_path / "hub", REPO, source)
-    with Hub(tmp_path / "hub", ("127.0.0.1", 0)) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            url = f"http://127.0.0.1:{server.server_port}"
-            locked = resolve_checkpoint(REPO, "main", url)
-            server.traffic = Traffic()  # what the lock asked for is not the Spark's
-            spark = Spark(root, source, url, tmp_path / "hub", locked, NAME)
-            spark.order()
-            yield spark
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(server := Hub(tmp_path / "hub", ("127.0.0.1", 0))) as address:
+        url = f"http://{address}"
+        locked = resolve_checkpoint(REPO, "main", url)
+        server.traffic = Traffic()  # what the lock asked for is not the Spark's
+        spark = Spark(root, source, url, tmp_path / "hub", locked, NAME)
+        spark.order()
+        yield spark

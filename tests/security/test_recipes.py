@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparkwright.common.errors import PlanError
-from sparkwright.declared.fleet.check import unsupported
-from sparkwright.declared.fleet.file import load_fleet
+from sparkwright.declared.fleet.file import load_fleet, unsupported
 from sparkwright.declared.fleet.settings import read_settings
 from sparkwright.declared.recipe import vllm_names
 from sparkwright.declared.recipe.loader import load_recipe

@@ -1,40 +1,23 @@
-"""Reads an inventory file such as ``inventory/sparks.yaml``."""
+"""Reads and checks an inventory file such as ``inventory/sparks.yaml``."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-
-from pydantic import Field
 
 from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
-from sparkwright.common.schema import Model, Name, parse
-from sparkwright.common.yaml import lines_of
-from sparkwright.declared.fleet.check import problems
-from sparkwright.declared.fleet.fleet import Fleet, FleetSource, Gateway, Replica, Spark, Word
-from sparkwright.declared.recipe.loader import is_path
+from sparkwright.common.hardware import HARDWARE
+from sparkwright.common.ports import EXPORTER_PORT, PAIR_PORTS
+from sparkwright.common.schema import parse, shown, unknown
+from sparkwright.declared.fleet.fleet import Fleet, InventoryFile, Reached, Replica, Spark
+from sparkwright.declared.recipe.loader import is_path, recipe_names
+from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.declared.recipe.trust import needs
 
-
-class _File(Model):
-    sparks: dict[Name, Spark] = Field(
-        min_length=1,
-        description="at least one Spark, such as spark-a: {ssh_hostname: 192.168.1.20}",
-    )
-    replicas: dict[Name, Replica] = Field(
-        default_factory=dict,
-        description="a mapping of replicas, such as chat: {recipe: …, sparks: [spark-a]}",
-    )
-    gateway: Gateway | None = Field(
-        default=None, description="a mapping such as {spark: spark-a, port: 4000}"
-    )
-    source: FleetSource | None = Field(
-        default=None, description="a mapping such as {bundle: ../bundle}"
-    )
-    keys_command: list[Word] | None = Field(
-        default=None,
-        min_length=1,
-        description="a list of words, such as [pass, show, sparkwright/sparks]",
-    )
+# Groups of pyinfra's or of this project's own: their group_data would apply.
+_RESERVED = ("all", "gateway", "inventory", "lab", "sparks")
 
 
 def load_fleet(path: Path) -> Fleet:
@@ -46,25 +29,15 @@ def load_fleet(path: Path) -> Fleet:
             + (f"cp {example} {path}, then write" if example.exists() else "write")
             + " their addresses there"
         )
-    with lines_of(path):
-        file = parse(_File, yaml.load(path), str(path))
+    with yaml.lines_of(path):
+        file = parse(InventoryFile, yaml.load(path), str(path))
         replicas = {name: _located(replica, path.parent) for name, replica in file.replicas.items()}
-        fleet = Fleet(
-            path,
-            file.sparks,
-            replicas,
-            file.gateway,
-            tuple(file.keys_command or ()),
-            _brought(file.source, path.parent) if file.source else None,
-        )
-        if found := problems(fleet):
-            raise PlanError(*found)
+        words = tuple(file.keys_command or ())
+        fleet = Fleet(path, file.sparks, replicas, file.gateway, words, file.source)
+        problems = (*_spark_problems(fleet), *_replica_problems(fleet), *_gateway_problems(fleet))
+        if problems:
+            raise PlanError(*(f"{path}: {problem}" for problem in problems))
     return fleet
-
-
-def _brought(source: FleetSource, folder: Path) -> FleetSource:
-    place = folder / Path(source.bundle).expanduser()
-    return source.model_copy(update={"bundle": str(place)})
 
 
 def _located(replica: Replica, folder: Path) -> Replica:
@@ -72,3 +45,181 @@ def _located(replica: Replica, folder: Path) -> Replica:
         return replica
     path = (folder / Path(replica.recipe).expanduser()).resolve()
     return replica.model_copy(update={"recipe": str(path)})
+
+
+def unsupported(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[str]:
+    """Return the problems, for a PlanError, of replicas that their recipes do not support."""
+    problems = (*_same_names(fleet, recipes), *_unsupported(fleet, recipes))
+    return [f"{fleet.source}: replicas.{problem}" for problem in problems]
+
+
+def _unsupported(fleet: Fleet, recipes: Mapping[str, Recipe]) -> Iterator[str]:
+    for name, replica in fleet.replicas.items():
+        recipe = recipes[replica.recipe]
+        if len(replica.sparks) not in recipe.sparks:
+            counts = " or ".join(map(str, recipe.sparks))
+            yield (
+                f"{name}.sparks: found {len(replica.sparks)} Spark(s); "
+                f"expected {counts}, which is what recipe {recipe.name} supports"
+            )
+        for spark in replica.sparks:
+            if (hardware := fleet.sparks[spark].hardware) not in recipe.hardware:
+                yield (
+                    f"{name}.sparks: found {spark}, of hardware class {hardware}; expected "
+                    f"{' or '.join(recipe.hardware)}, which is what recipe {recipe.name} supports"
+                )
+        yield from (f"{name}.trusts: {problem}" for problem in _untrusted(replica, recipe))
+
+
+def _same_names(fleet: Fleet, recipes: Mapping[str, Recipe]) -> Iterator[str]:
+    """Yield the replicas with another one's served name: clients name the model they mean.
+
+    Two on one Spark may not share any; those that a gateway asks, none of different models.
+    """
+    for spark in fleet.sparks:
+        first, *others = fleet.replicas_of(spark) or [""]
+        for name in others:
+            own, other = (recipes[fleet.replicas[each].recipe] for each in (name, first))
+            if both := [each for each in own.models if each in other.models]:
+                yield (
+                    f"{name}.recipe: found {own.name}, which serves {both[0]}, as replica {first} "
+                    f"does on {spark}; expected a recipe with other names"
+                )
+    known: dict[str, tuple[str, str]] = {}
+    for name, replica in fleet.replicas.items() if fleet.gateway else ():
+        for served, checkpoint in recipes[replica.recipe].models.items():
+            first, expected = known.setdefault(served, (name, checkpoint))
+            if checkpoint != expected:
+                yield (
+                    f"{name}.recipe: found {replica.recipe}, which serves {checkpoint} as "
+                    f"{served}; expected {expected}, which is {served} in replica {first}, or "
+                    "another served name, as the gateway asks either"
+                )
+
+
+def _untrusted(replica: Replica, recipe: Recipe) -> Iterator[str]:
+    """Yield what a recipe needs and the inventory, which alone can grant it, does not allow."""
+    required = list(needs(recipe.for_sparks(len(replica.sparks))))
+    missing = {need.key: need for need in required if need.name not in replica.trusts}
+    # The word for what a mod was before allows nothing any more.
+    changed = {_mod(need.name) for need in missing.values()} - {""}
+    stay = [word for word in replica.trusts if _mod(word) not in changed]
+    names = sorted({need.name for need in required} | {*stay})
+    for key, need in missing.items():
+        since = ""
+        if _mod(need.name) and any(_mod(word) == _mod(need.name) for word in replica.trusts):
+            since = " and has changed since it was allowed"
+        yield "\n".join(
+            [
+                f"found {shown(replica.trusts)}; expected another recipe than {recipe.name}, whose "
+                f"{key} {need.danger}{since}, or, if you trust it and its image with that, "
+                f"trusts: [{', '.join(names)}]",
+                *(f"  {line}" for line in need.details),
+            ]
+        )
+
+
+def _mod(word: str) -> str:
+    """Return the name of a mod from the word that allows it, ``mod:NAME@DIGEST``; "" of others."""
+    return word.removeprefix("mod:").partition("@")[0] if word.startswith("mod:") else ""
+
+
+def _spark_problems(fleet: Fleet) -> Iterator[str]:
+    addresses: dict[tuple[object, ...], str] = {}
+    for name, spark in fleet.sparks.items():
+        yield from unknown(f"sparks.{name}.hardware", [spark.hardware], HARDWARE)
+        if (other := addresses.setdefault(_address(name, spark), name)) != name:
+            yield f"sparks.{name}: found the address of {other}; expected another machine"
+
+
+def _replica_problems(fleet: Fleet) -> Iterator[str]:
+    recipes = recipe_names()
+    able = [name for name, hardware in HARDWARE.items() if hardware.fabric_ports]
+    cardless = HARDWARE.keys() - {*able}
+    for name, replica in fleet.replicas.items():
+        where = f"replicas.{name}"
+        if name in _RESERVED or name in fleet.sparks:
+            yield f"{where}: found a name that a Spark or group has; expected another name"
+        if not is_path(replica.recipe):
+            yield from unknown(f"{where}.recipe", [replica.recipe], recipes)
+        elif not (path := Path(replica.recipe)).is_file():
+            meant = f"the name alone: {path.stem}" if path.stem in recipes else "a recipe"
+            yield f"{where}.recipe: found {path}, which is no file; expected {meant}"
+        yield from _taken(where, replica.port, fleet.sparks.get(replica.sparks[0]))
+        for spark, times in Counter(replica.sparks).items():
+            yield from unknown(f"{where}.sparks", [spark], fleet.sparks)
+            if times > 1:
+                yield f"{where}.sparks: found {spark} {times} times; expected each Spark once"
+            known = fleet.sparks.get(spark)
+            if len(replica.sparks) > 1 and known and known.hardware in cardless:
+                yield (
+                    f"{where}.sparks: found {spark}, of hardware class {known.hardware}, in a "
+                    f"replica of two; expected {' or '.join(able)}, which a cable can join"
+                )
+    for spark in fleet.sparks:
+        yield from _shared_problems(fleet, spark)
+
+
+def _shared_problems(fleet: Fleet, spark: str) -> Iterator[str]:
+    """Yield what is wrong where a Spark is in several replicas: two of it alone may be.
+
+    A third engine beside either of a pair's two would take the memory of both Sparks.
+    """
+    first, *others = fleet.replicas_of(spark) or [""]
+    for name in others:
+        own, other = fleet.replicas[name], fleet.replicas[first]
+        where = f"replicas.{name}"
+        uses = f"found {spark}, which replica {first} uses"
+        if others[0] != name:
+            uses = f"found {spark}, which replicas {first} and {others[0]} use"
+            yield f"{where}.sparks: {uses}; expected two replicas of a Spark at the most"
+        elif len({*own.sparks, *other.sparks}) > 1:
+            expected = "expected a Spark that no other replica uses, as one of them is a pair"
+            yield f"{where}.sparks: {uses}; {expected}: only replicas of one Spark share it"
+        elif own.recipe == other.recipe:
+            yield (
+                f"{where}.recipe: found {own.recipe}, which {spark} serves as replica {first}; "
+                "expected another recipe, or another Spark"
+            )
+        elif own.port == other.port:
+            yield (
+                f"{where}.port: found {own.port}, the port of replica {first} on {spark}; expected "
+                f"another, such as port: {own.port + 1}"
+            )
+
+
+def _gateway_problems(fleet: Fleet) -> Iterator[str]:
+    gateway = fleet.gateway
+    if gateway is None:
+        return
+    if not fleet.replicas:
+        yield "gateway: found no replicas; expected at least one, as it has no model of its own"
+    if gateway.spark is None:
+        if "gateway" in fleet.sparks:
+            expected = "expected another name"
+            yield f"sparks.gateway: found a name that the gateway's host has; {expected}"
+        for name, spark in fleet.sparks.items():
+            if _address(name, spark) == _address("gateway", gateway):
+                yield f"gateway: found the address of {name}; expected {{spark: {name}}}"
+        return
+    yield from unknown("gateway.spark", [gateway.spark], fleet.sparks)
+    for name, replica in fleet.replicas.items():
+        if gateway.port == replica.port and gateway.spark == replica.sparks[0]:
+            port = f"{gateway.port}, the port of replica {name}"
+            yield f"gateway.port: found {port}; expected another"
+    yield from _taken("gateway", gateway.port, fleet.sparks.get(gateway.spark))
+
+
+def _address(name: str, host: Reached) -> tuple[object, ...]:
+    return ("local",) if host.local else (host.ssh_hostname or name, host.ssh_port)
+
+
+def _taken(where: str, port: int, spark: Spark | None) -> Iterator[str]:
+    found = f"{where}.port: found {port}; expected another than"
+    if spark and not spark.local and port == spark.ssh_port:
+        yield f"{found} {port}, by which pyinfra reaches the Spark (ssh_port)"
+    elif port in (*PAIR_PORTS, EXPORTER_PORT):
+        yield (
+            f"{found} {PAIR_PORTS[0]} to {PAIR_PORTS[-1]}, which a pair itself uses, and "
+            f"{EXPORTER_PORT}, of the node exporter"
+        )

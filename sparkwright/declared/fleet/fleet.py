@@ -1,19 +1,30 @@
-"""The fleet: all Sparks, and the replicas that they serve."""
+"""The fleet: all Sparks, the replicas that they serve, and the API keys of their owner."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shlex
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.schema import Model, Text
+from sparkwright.common.schema import Model, Name, Text, matching
+from sparkwright.common.terminal import waiting_for
+
+# Seconds within which the owner's command ends: a person may have to type a passphrase.
+PATIENCE = 120
+
+# What each command has printed in this process, and what was wrong: a person is asked once.
+_said: dict[tuple[str, ...], tuple[str, str]] = {}
+_turn = threading.Lock()
 
 # An alias of ~/.ssh/config may have an underscore.
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
@@ -43,15 +54,9 @@ def _host_name(text: str) -> str:
     return text
 
 
-def _user(text: str) -> str:
-    if not re.fullmatch(r"[^\s@:/-][^\s@:/]*", text):
-        raise ValueError("the name of a user alone, such as nvidia")
-    return text
-
-
-_Port = Annotated[int, Field(ge=1, le=65535)]
-# Of a command.
-Word = Annotated[Text, Field(min_length=1)]
+_USER = re.compile(r"[^\s@:/-][^\s@:/]*")
+_User = Annotated[Text, matching(_USER, "the name of a user alone, such as nvidia")]
+_Some = Annotated[Text, Field(min_length=1)]
 
 
 class Reached(Model):
@@ -61,24 +66,26 @@ class Reached(Model):
         default=False, description="true for the machine that runs pyinfra, or false"
     )
     ssh_hostname: Annotated[Text, AfterValidator(_host_name)] | None = Field(
-        default=None, min_length=1, description="an address or host name, such as 192.168.1.20"
+        default=None, description="an address or host name, such as 192.168.1.20"
     )
-    ssh_user: Annotated[Text, AfterValidator(_user)] | None = Field(
-        default=None, min_length=1, description="the name of a user who may sudo"
+    ssh_user: _User | None = Field(default=None, description="the name of a user who may sudo")
+    ssh_port: int = Field(default=22, ge=1, le=65535, description="a TCP port from 1 to 65535")
+    ssh_key: _Some | None = Field(
+        default=None, description="the path of a private key, such as ~/.ssh/id_ed25519"
     )
-    ssh_port: _Port = Field(default=22, description="a TCP port from 1 to 65535")
-    ssh_key: Text | None = Field(
-        default=None,
-        min_length=1,
-        description="the path of a private key, such as ~/.ssh/id_ed25519",
-    )
-    ssh_known_hosts_file: Text | None = Field(
-        default=None, min_length=1, description="the path of a known_hosts file"
+    ssh_known_hosts_file: _Some | None = Field(
+        default=None, description="the path of a known_hosts file"
     )
     ssh_strict_host_key_checking: Literal["yes", "accept-new"] = Field(
         default="accept-new",
         description="yes, for host keys that are in the known_hosts file only, or accept-new",
     )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.local and self.connection:
+            raise ValueError("either local: true, or keys that begin with ssh_")
+        return self
 
     @property
     def connection(self) -> dict[str, str | int]:
@@ -96,13 +103,20 @@ class Spark(Reached):
 class Gateway(Reached):
     """The host of the address for all replicas: a Spark, or a host of its own."""
 
-    spark: Text | None = Field(
-        default=None, min_length=1, description="the name of a Spark, such as spark-a"
-    )
+    spark: _Some | None = Field(default=None, description="the name of a Spark, such as spark-a")
     # Lower ports need root's rights, which the service does not have.
-    port: Annotated[int, Field(ge=1024, le=65535)] = Field(
-        default=4000, description="a TCP port from 1024 to 65535"
-    )
+    port: int = Field(default=4000, ge=1024, le=65535, description="a TCP port from 1024 to 65535")
+
+    @model_validator(mode="after")
+    def _one_host(self) -> Self:
+        if self.spark and (self.local or self.connection):
+            raise ValueError("either spark, or keys of a host of its own")
+        if not (self.spark or self.local or self.ssh_hostname):
+            raise ValueError(
+                "the name of a Spark, such as {spark: spark-a}, or a host of its own, such as "
+                "{ssh_hostname: 192.168.1.10}"
+            )
+        return self
 
 
 class Replica(Model):
@@ -112,7 +126,7 @@ class Replica(Model):
     sparks: list[Text] = Field(
         min_length=1, max_length=2, description="a list of one or two Sparks, such as [spark-a]"
     )
-    port: _Port = Field(default=8000, description="a TCP port from 1 to 65535")
+    port: int = Field(default=8000, ge=1, le=65535, description="a TCP port from 1 to 65535")
     api_key: Literal["none"] | None = Field(
         default=None, description="`none` (open to everyone), or leave `api_key` out"
     )
@@ -125,11 +139,35 @@ class Replica(Model):
 class FleetSource(Model):
     """Where images, weights, wheels and packages come from, if not from the internet."""
 
-    bundle: Text = Field(min_length=1, description="the path of a bundle, a folder")
+    bundle: _Some = Field(description="the path of a bundle, a folder")
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
         default=None,
         description="64 hexadecimal digits: the digest of the bundle's index, without which no run "
         "takes anything from it; the command that fills it prints it",
+    )
+
+
+class InventoryFile(Model):
+    """An inventory file."""
+
+    sparks: dict[Name, Spark] = Field(
+        min_length=1,
+        description="at least one Spark, such as spark-a: {ssh_hostname: 192.168.1.20}",
+    )
+    replicas: dict[Name, Replica] = Field(
+        default_factory=dict,
+        description="a mapping of replicas, such as chat: {recipe: …, sparks: [spark-a]}",
+    )
+    gateway: Gateway | None = Field(
+        default=None, description="a mapping such as {spark: spark-a, port: 4000}"
+    )
+    source: FleetSource | None = Field(
+        default=None, description="a mapping such as {bundle: ../bundle}"
+    )
+    keys_command: list[_Some] | None = Field(
+        default=None,
+        min_length=1,
+        description="a list of words, such as [pass, show, sparkwright/sparks]",
     )
 
 
@@ -138,9 +176,8 @@ class Fleet:
     """All Sparks and replicas of an inventory file; paths of recipes are absolute.
 
     Attributes:
-        bundle: The folder that stands for the internet; None where that can be reached.
-        keys_command: Words of the owner's command that prints the API keys; none where they are in
-            a file beside the inventory.
+        keys_command: Words of the command that prints the API keys; none where a file has them.
+        bundle: What stands for the internet, where that cannot be reached.
     """
 
     source: Path
@@ -173,3 +210,37 @@ def needed(fleet: Fleet) -> Gateway:
             f"gateway: {{spark: {next(iter(fleet.sparks))}, port: 4000}}"
         )
     return fleet.gateway
+
+
+def keys_said(fleet: Fleet) -> str:
+    """Return what the owner's `keys_command` prints: the text of a file of keys.
+
+    It runs once a process, in the current folder and without a shell. It has this process's
+    standard input and errors, so that it may ask a person. Its output is never shown.
+    """
+    words = fleet.keys_command
+    with _turn:
+        if words not in _said:
+            with waiting_for(f"keys_command: {shlex.join(words)}", PATIENCE):
+                _said[words] = _run(words)
+    text, wrong = _said[words]
+    if wrong:
+        raise PlanError(
+            f"{fleet.source}: keys_command: found a command that {wrong}; expected the "
+            f"keys on its standard output. Run it by hand to see why: {shlex.join(words)}"
+        )
+    return text
+
+
+def _run(words: Sequence[str]) -> tuple[str, str]:
+    """Return what a command prints, and what is wrong with it."""
+    try:
+        done = subprocess.run(words, stdout=subprocess.PIPE, timeout=PATIENCE, check=False)
+    except OSError as error:
+        return "", f"cannot be run ({error.strerror})"
+    except subprocess.TimeoutExpired:
+        return "", f"has not ended after {PATIENCE} s"
+    if status := done.returncode:
+        return "", f"fails ({f'exit status {status}' if status > 0 else f'signal {-status}'})"
+    text = done.stdout.decode("utf-8-sig", "replace")
+    return text, "" if text.strip() else "prints nothing"

@@ -14,29 +14,26 @@ from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.settings import Settings, read_settings, settings_of
 
 FOLDER = "group_data"
+GroupValues = Mapping[str, object]
 # The values of each file of group_data, by the name of its group.
-GroupData = Mapping[str, Mapping[str, object]]
+GroupData = Mapping[str, GroupValues]
 
 
-def settings_of_site(
-    folder: Path, fleet: Fleet, given: Mapping[str, object] | None = None
-) -> dict[str, Settings]:
-    """Return the settings of each replica of an inventory, by its name.
+def settings_of_site(fleet: Fleet, given: GroupValues | None = None) -> dict[str, Settings]:
+    """Return the settings of each replica, by its name, of the site that is the current folder.
 
-    Args:
-        folder: The site.
-        given: Settings of the command line, which override those of the site.
+    Those that are `given`, such as those of the command line, override them.
     """
-    data = checked_group_data(folder)
+    data = checked_group_data()
     return {
         name: settings_of({**data_of_spark(fleet, replica.sparks[0], data), **(given or {})})
         for name, replica in fleet.replicas.items()
     }
 
 
-def gateway_settings(folder: Path, fleet: Fleet) -> Settings:
+def gateway_settings(fleet: Fleet) -> Settings:
     """Return the settings of the gateway's host."""
-    return settings_of(data_of_spark(fleet, None, checked_group_data(folder)))
+    return settings_of(data_of_spark(fleet, None, checked_group_data()))
 
 
 def data_of_spark(fleet: Fleet, spark: str | None, data: GroupData) -> dict[str, object]:
@@ -50,17 +47,17 @@ def groups_of(fleet: Fleet, spark: str | None) -> Sequence[str]:
 
     pyinfra has a group of all hosts, which is named after the inventory's file.
     """
-    own = [fleet.source.stem if fleet.source.stem != "sparks" else "inventory"]
+    own = fleet.source.stem if fleet.source.stem != "sparks" else "inventory"
     if spark is None:
         on_spark = ["sparks"] if fleet.gateway and fleet.gateway.spark else []
-        return ["all", "gateway", *on_spark, *own]
+        return ["all", "gateway", *on_spark, own]
     local = [spark] if fleet.sparks[spark].local else []
-    return ["all", "sparks", *fleet.replicas_of(spark), *local, *own]
+    return ["all", "sparks", *fleet.replicas_of(spark), *local, own]
 
 
-def checked_group_data(folder: Path) -> GroupData:
+def checked_group_data() -> GroupData:
     """Return the group data of a site, whose settings are valid each by itself."""
-    data = read_group_data(folder / FOLDER)
+    data = read_group_data(Path(FOLDER))
     if problems := [*setting_problems(data)]:
         raise PlanError(*problems)
     return data
@@ -75,8 +72,8 @@ def setting_problems(data: GroupData) -> Iterator[str]:
             yield from error.problems
 
 
-def own_settings(values: Mapping[str, object]) -> dict[str, object]:
-    """Return all values but those of pyinfra's own names."""
+def own_settings(values: GroupValues) -> dict[str, object]:
+    """Return the values but those of pyinfra's own names."""
     return {name: value for name, value in values.items() if not is_of_pyinfra(name)}
 
 
@@ -101,28 +98,23 @@ def read_group_data(*folders: Path) -> dict[str, dict[str, object]]:
 
 def read_file(path: Path) -> dict[str, object]:
     """Return the values of a file of group data: of all names but those that it imports."""
-    shown = str(Path(FOLDER, path.name)) if path.parent.name == FOLDER else str(path)
     try:
         tree = ast.parse(content_of(path).decode())
     except SyntaxError as error:
-        raise PlanError(f"{shown}:{error.lineno or 1}: found no Python ({error.msg})") from None
+        raise PlanError(f"{path}:{error.lineno or 1}: found no Python ({error.msg})") from None
     except (OSError, ValueError) as error:
-        raise PlanError(f"{shown}: cannot be read ({error})") from None
+        raise PlanError(f"{path}: cannot be read ({error})") from None
     for node in tree.body:
         if isinstance(node, ast.AnnAssign) and node.value is None:
             name = ast.unparse(node.target)
             found = f"found `{ast.unparse(node)}`, which sets nothing"
-            raise PlanError(f"{shown}:{node.lineno}: {found}; expected {name} = VALUE")
+            raise PlanError(f"{path}:{node.lineno}: {found}; expected {name} = VALUE")
     try:
         values = runpy.run_path(str(path))
-    except SystemExit as ended:
-        found = f"found an end of the program (sys.exit, {ended.code})"
-        raise PlanError(f"{shown}: {found}; expected names and values") from None
-    except Exception as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        lines = [frame.lineno for frame in frames if frame.filename == str(path)]
-        line = lines[-1] if lines else 1
-        raise PlanError(f"{shown}:{line}: found {type(error).__name__}: {error}") from None
+    except (Exception, SystemExit) as error:
+        frames = reversed(traceback.extract_tb(error.__traceback__))
+        line = next((each.lineno for each in frames if each.filename == str(path)), 1)
+        raise PlanError(f"{path}:{line}: found {type(error).__name__}: {error}") from None
     imported = {
         alias.asname or alias.name.partition(".")[0]
         for node in ast.walk(tree)

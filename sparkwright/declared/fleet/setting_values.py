@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import re
 from ipaddress import IPv4Network, ip_address, ip_network
-from typing import Annotated, Any
+from typing import Annotated, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from sparkwright.common.schema import Text, matching, satisfying
 
+T = TypeVar("T")
+
 # ':' separates the parts of docker's --volume; a root with a space has never been tried.
 _ROOT = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
 # A host name, as certificates and URLs write it: letters, digits and hyphens between dots.
 HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
 # vLLM compares whole host names of URLs, in small letters.
-_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-_DOMAIN = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*")
+_DOMAIN = re.compile(rf"(?!.*[A-Z])(?=.{{1,253}}$){HOST.pattern}")
 # A path in a registry, as names of images have it.
 _PATH = re.compile(r"[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*")
 _SIZE = re.compile(r"[0-9]+(\.[0-9]+)?[KMGT]?")
+# Such a path stands in a unit, too.
+_FOLDER = re.compile(r"(/(?!\.\.?(/|$))[\w.@+-]{1,255})+", re.ASCII)
+_WITH_PORT = "the address of a proxy with its port, such as http://proxy.lan:3128"
 # Host numbers of the two Sparks of a pair, in the order of their names: the network stays the same
 # if head and worker change places in the inventory.
 HOST_NUMBERS = (11, 12)
@@ -67,7 +71,7 @@ def _proxy(text: str) -> str:
             "forwarder in your network that logs in to it"
         )
     if not known or text != f"http://{url.netloc}":
-        raise ValueError("the address of a proxy with its port, such as http://proxy.lan:3128")
+        raise ValueError(_WITH_PORT)
     return text
 
 
@@ -100,24 +104,14 @@ def _apart(subnets: tuple[str, str]) -> tuple[str, str]:
     return subnets
 
 
-def whole(least: int, most: int | None = None, unit: str = "a whole number") -> Any:
-    """Return the field of a number: its bounds, and their description."""
-    bounds = f"{least} or more" if most is None else f"{least} to {most}"
-    return Field(ge=least, le=most, description=f"{unit}, {bounds}")
-
-
 # JSON, which the command line takes and pyinfra prints, has lists for tuples.
 _List = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
+_Many = Annotated[tuple[T, ...], _List]
 
-Seconds = Annotated[int, whole(0, 604_800, "whole seconds")]
 _Host = Annotated[str, satisfying(is_host, "a host name or an address, such as llm.lan")]
-Hosts = Annotated[
-    tuple[_Host, ...], _List, Field(description='host names and addresses, such as ("llm.lan",)')
-]
+Hosts = Annotated[_Many[_Host], Field(description='host names and addresses, such as ("llm.lan",)')]
 _Network = Annotated[str, AfterValidator(_network)]
-Networks = Annotated[
-    tuple[_Network, ...], _List, Field(description='networks, such as ("192.168.1.0/24",)')
-]
+Networks = Annotated[_Many[_Network], Field(description='networks, such as ("192.168.1.0/24",)')]
 _Domain = Annotated[
     str,
     matching(
@@ -127,7 +121,7 @@ _Domain = Annotated[
     ),
 ]
 Domains = Annotated[
-    tuple[_Domain, ...], _List, Field(description='host names, such as ("images.example.org",)')
+    _Many[_Domain], Field(description='host names, such as ("images.example.org",)')
 ]
 _Subnet = Annotated[str, AfterValidator(_subnet)]
 Subnets = Annotated[
@@ -136,29 +130,21 @@ Subnets = Annotated[
     _List,
     Field(description="two IPv4 subnets, one for each twin"),
 ]
-# Such a path stands in a unit, too.
-_FOLDER = re.compile(r"(/(?!\.\.?(/|$))[\w.@+-]{1,255})+", re.ASCII)
 _Folder = Annotated[
     str,
     matching(
         _FOLDER, "an absolute path without '..', such as /mnt/models, of letters, digits, . _ - @ +"
     ),
 ]
-Folders = Annotated[
-    tuple[_Folder, ...], _List, Field(description='absolute paths, such as ("/mnt/models",)')
-]
+Folders = Annotated[_Many[_Folder], Field(description='absolute paths, such as ("/mnt/models",)')]
 File = Annotated[Text | None, Field(description="the path of a PEM file, or None")]
 Root = Annotated[str, matching(_ROOT), Field(description="a path such as /opt/qwen36")]
 Address = Annotated[str, satisfying(is_address), Field(description="an address, such as 0.0.0.0")]
 Hub = Annotated[
     str, satisfying(_is_url), Field(description="a URL, such as https://huggingface.co")
 ]
-Proxy = Annotated[
-    Annotated[str, AfterValidator(_proxy)] | None,
-    Field(
-        description="the address of a proxy with its port, such as http://proxy.lan:3128, or None"
-    ),
-]
+_Proxy = Annotated[str, AfterValidator(_proxy)]
+Proxy = Annotated[_Proxy | None, Field(description=f"{_WITH_PORT}, or None")]
 Registry = Annotated[
     str, satisfying(_is_registry, "the name of a registry in images, such as docker.io")
 ]

@@ -6,29 +6,22 @@ group_data/all.py is generated from here, for owners to read: `python -m tests.g
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import Model, Text, as_python, parse
-from sparkwright.declared.fleet.setting_values import (
-    Address,
-    Domains,
-    File,
-    Folders,
-    Hosts,
-    Hub,
-    Mirror,
-    Networks,
-    Proxy,
-    Registry,
-    Root,
-    Seconds,
-    Size,
-    Subnets,
-    whole,
-)
+from sparkwright.declared.fleet import setting_values as kinds
+
+
+def whole(least: int, most: int | None = None, unit: str = "a whole number", end: str = "") -> Any:
+    """Return the field of a number: its bounds, and their description."""
+    bounds = f"{least} or more" if most is None else f"{least} to {most}"
+    return Field(ge=least, le=most, description=f"{unit}, {bounds}{end}")
+
+
+Seconds = Annotated[int, whole(0, 604_800, "whole seconds")]
 
 
 class AptRepository(Model):
@@ -47,10 +40,10 @@ LONGEST_HOLD = 590
 class Settings(Model):
     """All settings of a Spark, or of the host of a gateway."""
 
-    root: Root = "/opt/qwen36"
+    root: kinds.Root = "/opt/qwen36"
     """Folder of weights, releases and caches on a Spark: the layout that the community uses."""
 
-    bind: Address = "0.0.0.0"
+    bind: kinds.Address = "0.0.0.0"
     """The door: what clients reach of a replica, on its port. "127.0.0.1" keeps it from the LAN."""
 
     tls: Annotated[
@@ -60,13 +53,13 @@ class Settings(Model):
     """"own": https, by certificates that a run makes and renews (docs/door.md). None: plain http,
     whose keys and prompts the network can read."""
 
-    tls_names: Hosts = ()
+    tls_names: kinds.Hosts = ()
     """Names that clients use beside those of the inventory, such as ("llm.example.org",)."""
 
-    tls_certificate: File = None
+    tls_certificate: kinds.File = None
     """Your own certificate instead: PEM files on the machine that runs pyinfra."""
 
-    tls_key: File = None
+    tls_key: kinds.File = None
 
     max_body_mib: Annotated[int, whole(1, 1024)] = 64
     """MiB of one request: a million tokens are 4 MiB of text, and images are sent in base64."""
@@ -82,15 +75,10 @@ class Settings(Model):
     bits): enough for the connections that a program opens before its first request. A name in
     the file of keys has a quarter of all, from all of its sources."""
 
-    key_requests: Annotated[
-        Annotated[int, Field(ge=1)] | None, Field(description="a whole number from 1, or None")
-    ] = None
+    key_requests: Annotated[int | None, whole(1, end=", or None")] = None
     """Requests a minute for each name in the file of keys, at each door; None for no limit."""
 
-    hold_seconds: Annotated[
-        Annotated[int, Field(ge=0, le=86_400)] | None,
-        Field(description="whole seconds, 0 to 86400, or None"),
-    ] = None
+    hold_seconds: Annotated[int | None, whole(0, 86_400, "whole seconds", ", or None")] = None
     """Seconds for which the door holds a request while no engine serves; then, and with 0 at once,
     it answers 503. None: as long as the engine may take to start (its recipe's start_timeout), but
     at most 590, as clients give up after 600; docs/door.md explains it."""
@@ -99,7 +87,7 @@ class Settings(Model):
     """"auto": if ufw is on, it is opened for the door and a pair's fabric. "on": ufw is turned on,
     too."""
 
-    firewall_from: Networks = ()
+    firewall_from: kinds.Networks = ()
     """Networks that may reach the door, such as ("192.168.1.0/24",); none named means all."""
 
     trial_seconds: Seconds = 120
@@ -120,12 +108,12 @@ class Settings(Model):
     speeds every hour instead of every ten seconds; lines about starts and errors stay. "DEBUG": all
     lines. A change makes another release: the engine is switched."""
 
-    media_domains: Domains = ()
+    media_domains: kinds.Domains = ()
     """Hosts from which engines may fetch the images, sounds and videos that clients name by URL,
     such as ("images.example.org",). None: clients send them in their requests, as `data:` URLs. The
     Spark connects to any address that such a name resolves to; redirects are not followed."""
 
-    hf_endpoint: Hub = "https://huggingface.co"
+    hf_endpoint: kinds.Hub = "https://huggingface.co"
     """The Hugging Face hub, or a mirror of it."""
 
     hf_token: Annotated[
@@ -136,7 +124,7 @@ class Settings(Model):
     token on a Spark is removed."""
 
     registry_mirrors: Annotated[
-        Mapping[Registry, Mirror],
+        Mapping[kinds.Registry, kinds.Mirror],
         Field(
             description='a mapping of registries to mirrors, such as {"ghcr.io": "harbor.lan/ghcr"}'
         ),
@@ -145,16 +133,16 @@ class Settings(Model):
     and tags are looked up there. Names, locks and releases stay as they are: the digest decides
     what an image is."""
 
-    proxy: Proxy = None
+    proxy: kinds.Proxy = None
     """The HTTP proxy by which Sparks reach the hub, registries and package sources, such as
     "http://proxy.lan:3128"; None for none. Docker takes a change at its next start, which ends no
     engine unasked. Engines get no proxy (docs/network.md)."""
 
-    no_proxy: Hosts = ()
+    no_proxy: kinds.Hosts = ()
     """Hosts that Sparks reach without the proxy, such as ("hub.lan",): names, those below them, and
     addresses."""
 
-    model_folders: Folders = ()
+    model_folders: kinds.Folders = ()
     """Folders on a Spark that may have checkpoints already: a cache of Hugging Face, such as
     ("/home/nvidia/.cache/huggingface/hub",), or one with a folder for each. What is right there by
     its hash is copied, or linked if it is root's alone already (docs/recipes.md). None: nothing
@@ -177,7 +165,7 @@ class Settings(Model):
     clock_tolerance: Seconds = 60
     """Seconds by which a Spark's clock may differ from that of the machine that runs pyinfra."""
 
-    fabric_subnets: Subnets = ("192.168.100.0/24", "192.168.101.0/24")
+    fabric_subnets: kinds.Subnets = ("192.168.100.0/24", "192.168.101.0/24")
     """A pair's own network: a subnet for each of the two interfaces of a port, its twins. Pairs on
     one switch need different ones: set them in a file group_data/REPLICA.py."""
 
@@ -208,14 +196,11 @@ class Settings(Model):
     ] = {"max-size": "50m", "max-file": "3"}
     """Log files of Docker containers other than the engine, whose log is the journal."""
 
-    journal_max_use: Size = "2G"
+    journal_max_use: kinds.Size = "2G"
     """The largest size of the journal on the disk."""
 
     # MHz: above the clock of a throttled Spark, up to more than any of these GPUs has.
-    gpu_clock_max_mhz: Annotated[
-        Annotated[int, Field(ge=1000, le=3500)] | None,
-        Field(description="MHz from 1000 to 3500, or None"),
-    ] = None
+    gpu_clock_max_mhz: Annotated[int | None, whole(1000, 3500, "MHz", ", or None")] = None
     """The limit of the GPU's clock in MHz, such as 2200 (2000 to 2200 in field reports); None for
     no limit. For Sparks that power off under load: it slows decoding only a little."""
 
@@ -262,12 +247,7 @@ def read_settings(values: Mapping[str, object], source: str) -> Settings:
 def settings_of(
     data: Mapping[str, object], origin: Callable[[str], str] = lambda _: "group_data"
 ) -> Settings:
-    """Return the settings among the data of a host.
-
-    Args:
-        data: Inventory and group data.
-        origin: Returns the file of a setting by its name, for messages.
-    """
+    """Return the settings among the data of a host; `origin` names the file of each."""
     values = {name: data[name] for name in Settings.model_fields if name in data}
     settings = read_settings(values, "group_data")
     if problems := [f"{origin(name)}: {name}: {text}" for name, text in _contradictions(settings)]:

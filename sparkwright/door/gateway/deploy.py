@@ -1,7 +1,6 @@
 """The gateway on its host: what a run reads there, and what it does."""
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from pyinfra import host
@@ -132,7 +131,7 @@ def apply() -> None:
     with bad_input():
         fleet = fleet_of(own.fleet)
         recipes = {name: recipe_of(name) for name in fleet.recipes}
-        replica_settings = settings_of_site(Path.cwd(), fleet, host.inventory.get_override_data())
+        replica_settings = settings_of_site(fleet, host.inventory.get_override_data())
         replicas, urls = upstreams(fleet, recipes), doors(fleet, replica_settings)
         keys = run_keys(fleet)
         check_authority(fleet, settings)

@@ -1,4 +1,4 @@
-"""The checks before any connection: of group data, `--data`, and the files that SSH needs.
+"""The checks before any connection: of `--limit`, group data, `--data`, and the files of SSH.
 
 paramiko and pyinfra say little of a key that they cannot read, and only after they have connected.
 """
@@ -6,15 +6,15 @@ paramiko and pyinfra say little of a key that they cannot read, and only after t
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
-import click
-
-from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import content_of
-from sparkwright.common.schema import nearest
+from sparkwright.common.schema import nearest, shown
+from sparkwright.common.yaml import lines_of
 from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.group_data import (
     FOLDER,
@@ -22,26 +22,84 @@ from sparkwright.declared.fleet.group_data import (
     file_of,
     groups_of,
     is_of_pyinfra,
+    own_settings,
     read_group_data,
     setting_problems,
 )
 from sparkwright.declared.fleet.settings import Settings, read_settings, settings_of
-from sparkwright.run.inventory.selection import Host
 from sparkwright.run.options import OPTIONS, slips
 
+Host = tuple[str, dict[str, Any]]
+Groups = Mapping[str, Sequence[Host]]
 # No private key is larger.
 _MOST_BYTES = 2**16
 
 
-def check_data(fleet: Fleet, *, gateway: bool, removal: bool) -> None:
-    """Refuse unknown settings, invalid values and contradictions.
+def check_line(
+    fleet: Fleet, groups: Groups, parameters: Mapping[str, Any], *, gateway: bool, removal: bool
+) -> None:
+    """Check pyinfra's command line, and choose what it is about."""
+    for option in ("no_wait", "serial"):
+        if parameters.get(option):
+            raise PlanError(
+                f"found --{option.replace('_', '-')}; expected it left out: where a step fails on "
+                "one Spark, no other may go on. --limit NAME takes one Spark or replica"
+            )
+    _check_data(fleet, parameters, gateway, removal)
+    limit = parameters.get("limit") or ()
+    chosen = selected(groups, limit, parameters.get("exclude") or ())
+    choose_replicas(groups, limit)
+    if parameters.get("operations") != ("debug-inventory",):
+        check_logins(fleet.source, chosen, parameters.get("ssh_key"))
 
-    Such errors would otherwise go unnoticed, or end the run after it has connected.
+
+def selected(groups: Groups, limit: Sequence[str], exclude: Sequence[str]) -> list[Host]:
+    """Return the hosts of a run, in the order of the first group, which has all of them.
+
+    A pattern that matches nothing, which pyinfra would ignore, is refused.
     """
+    known = {*groups, *(name for hosts in groups.values() for name, _ in hosts)}
+    if problems := [
+        f"{option}: found {pattern or shown(pattern)}, which matches nothing; "
+        f"{nearest(pattern, known)}"
+        for option, patterns in (("--limit", limit), ("--exclude", exclude))
+        for pattern in patterns
+        if not _matched(pattern, groups)
+    ]:
+        raise PlanError(*problems)
+    within = {name for each in limit for name in _matched(each, groups)}
+    out = {name for each in exclude for name in _matched(each, groups)}
+    hosts = next(iter(groups.values()))
+    left = [host for host in hosts if (host[0] in within or not limit) and host[0] not in out]
+    if not left:
+        raise PlanError(f"--exclude: found {', '.join(exclude)}; expected a host to be left")
+    return left
+
+
+def choose_replicas(groups: Groups, limit: Sequence[str]) -> None:
+    """Give each host of a run that is in two replicas the one that is meant, as ``chosen``.
+
+    pyinfra's ``--limit`` chooses hosts: ``--limit REPLICA`` takes the Spark, on which the run then
+    leaves the other replica as it is. A Spark that is named itself, too, is meant as a whole.
+    """
+    for name, data in next(iter(groups.values())):
+        replicas = data.get("replicas", ())
+        matching = [each for each in limit if name in _matched(each, groups)]
+        if matching and {*matching} <= {*replicas}:
+            data["chosen"] = [each for each in replicas if each in matching]
+
+
+def _matched(pattern: str, groups: Groups) -> set[str]:
+    if pattern in groups:
+        return {name for name, _ in groups[pattern]}
+    return {name for hosts in groups.values() for name, _ in hosts if fnmatch(name, pattern)}
+
+
+def _check_data(fleet: Fleet, parameters: Mapping[str, Any], gateway: bool, removal: bool) -> None:
+    """Refuse what would otherwise go unnoticed, or end the run after it has connected."""
     # Outside of pyinfra, this import would patch the standard library.
     from pyinfra_cli.util import parse_cli_arg
 
-    parameters = click.get_current_context().params
     pairs = [pair.partition("=") for pair in parameters.get("data") or ()]
     given = {name: parse_cli_arg(value) for name, _, value in pairs}
     files = read_group_data(Path(FOLDER), *map(Path, parameters.get("group_data") or ()))
@@ -59,29 +117,15 @@ def check_data(fleet: Fleet, *, gateway: bool, removal: bool) -> None:
 
 
 def _unused(files: GroupData, fleet: Fleet, inventory: Path) -> Iterator[str]:
-    """Yield the files that are for no group, of this inventory or of one beside it."""
-    folder = fleet.source.parent
-    beside = {path.stem for path in folder.glob("*") if path.suffix in (".yaml", ".py")}
+    """Yield the files that are for no group of this inventory, nor for a name of another one."""
+    beside = [path for path in fleet.source.parent.glob("*") if path.suffix in (".yaml", ".py")]
+    others = [path for path in (inventory, *beside) if path.is_file() and path != fleet.source]
+    text = "\n".join(path.read_text("utf-8", "replace") for path in others)
+    elsewhere = {*re.findall(r"[\w.-]+", text), *(path.stem for path in beside), "lab"}
     local = {name for name, spark in fleet.sparks.items() if spark.local}
     own = {"all", "gateway", "sparks", "inventory", *fleet.replicas, *local}
-    for name in sorted({*files} - own - beside - {"lab"} - _names(inventory)):
-        if not any(name in _replicas(path) for path in folder.glob("*.yaml")):
-            yield f"{file_of(name)}: found a file for no replica; {nearest(name, own)}"
-
-
-def _names(inventory: Path) -> set[str]:
-    """Return the names that an inventory of pyinfra's gives values: other groups of its owner."""
-    text = inventory.read_text("utf-8", "replace") if inventory.is_file() else ""
-    return {*re.findall(r"^(\w+)\b[^=\n]*=", text, re.MULTILINE)}
-
-
-def _replicas(path: Path) -> Collection[str]:
-    """Return the replicas of another inventory, which may have errors of its own."""
-    try:
-        replicas = yaml.load(path).get("replicas")
-    except PlanError:
-        return ()
-    return replicas if isinstance(replicas, dict) else ()
+    for name in sorted({*files} - own - elsewhere):
+        yield f"{file_of(name)}: found a file for no replica; {nearest(name, own)}"
 
 
 def _file_problems(files: GroupData) -> Iterator[str]:
@@ -126,19 +170,13 @@ def _divided(fleet: Fleet, files: GroupData) -> Iterator[str]:
     """Yield the settings that two replicas of one Spark do not share: a Spark has one of each."""
     for spark in fleet.sparks:
         replicas = fleet.replicas_of(spark)
-        own = {
-            name: {
-                key: value for key, value in files.get(name, {}).items() if not is_of_pyinfra(key)
-            }
-            for name in replicas
-        }
+        own = {name: own_settings(files.get(name, {})) for name in replicas}
         for name in sorted({key for values in own.values() for key in values}):
             if len({repr(values.get(name)) for values in own.values()}) > 1:
                 yield (
                     f"{file_of(next(each for each in own if name in own[each]))}: {name}: found it "
                     f"for one of the replicas {' and '.join(replicas)}, which share {spark}; "
-                    f"expected the same value in {' and '.join(map(file_of, replicas))}, or in "
-                    f"{file_of('sparks')}: what a Spark has, both of its replicas have"
+                    f"expected the same value for both, as in {file_of('sparks')}"
                 )
 
 
@@ -170,7 +208,7 @@ def check_logins(path: Path, hosts: Sequence[Host], key: str | None = None) -> N
                 problems.append(
                     f"{where}.ssh_known_hosts_file: found no folder {folder}; expected one"
                 )
-    with yaml.lines_of(path):
+    with lines_of(path):
         if problems:
             raise PlanError(*problems)
 

@@ -6,7 +6,6 @@ import atexit
 import gc
 import runpy
 from pathlib import Path
-from typing import Any
 
 import click
 from pyinfra import config, state
@@ -15,29 +14,20 @@ from pyinfra.api.state import MAX_PARALLEL
 from sparkwright.common.errors import PlanError
 from sparkwright.common.paths import inventory_file
 from sparkwright.common.yaml import lines_of
-from sparkwright.declared.fleet.check import unsupported
-from sparkwright.declared.fleet.file import load_fleet
-from sparkwright.declared.fleet.fleet import Fleet, needed
-from sparkwright.declared.fleet.keys_command import keys_said
+from sparkwright.declared.fleet.file import load_fleet, unsupported
+from sparkwright.declared.fleet.fleet import Fleet, keys_said, needed
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.run.ending import keep_screen_plain, watch_end
 from sparkwright.run.failures import expect_failures, expect_silence
-from sparkwright.run.inventory.data import check_data, check_logins
-from sparkwright.run.inventory.selection import Host, choose_replicas, selected
+from sparkwright.run.inventory.data import Host, check_line
 from sparkwright.run.spark import fleet_of
 
 # The deploys for the gateway's host.
 GATEWAY = ("deploys/gateway.py", "sparkwright.door.gateway.deploy.apply")
 # The deploys that report on a fleet: a host that does not answer does not end their run.
 LOOKS = {
-    "sparkwright.insight.status.deploy": (
-        "deploys/status.py",
-        "sparkwright.insight.status.deploy.apply",
-    ),
-    "sparkwright.insight.drift.deploy": (
-        "deploys/drift.py",
-        "sparkwright.insight.drift.deploy.apply",
-    ),
+    f"sparkwright.insight.{name}.deploy": (f"deploys/{name}.py", f"insight.{name}.deploy.apply")
+    for name in ("status", "drift")
 }
 REMOVAL = ("deploys/remove.py", "sparkwright.upkeep.cleanup.deploy.remove")
 # The deploys that give doors their keys, or compare them.
@@ -47,11 +37,10 @@ KEYED = ("deploys/spark.py", "sparkwright.deploy.prepare", "deploys/gateway.py",
 def load(path: Path, gateway: bool = False) -> dict[str, list[Host]]:
     """Make pyinfra's groups of an inventory file: ``sparks``, and one for each replica.
 
-    Each host carries as data ``spark``, ``hardware``, ``fleet`` (path of the file), its
-    ``ssh_*`` keys, and what it serves: ``replica``, ``recipe``,
-    ``ranks`` (the Sparks of the replica, the head first), ``rank``, ``port``,
-    ``api_key``, all None on an idle Spark. A Spark that is in two replicas has all of the first,
-    and both names as ``replicas``.
+    Each host carries as data ``spark``, ``hardware``, ``fleet`` (path of the file), its ``ssh_*``
+    keys, and what it serves: ``replica``, ``recipe``, ``ranks`` (the replica's Sparks, the head
+    first), ``rank``, ``port``, ``api_key``, all None on an idle Spark. A Spark that is in two
+    replicas has all of the first, and both names as ``replicas``.
 
     With `gateway`, there is the group ``gateway`` alone, of its host: this one is in no run for
     Sparks, so that neither fails because the other is off.
@@ -64,13 +53,11 @@ def load(path: Path, gateway: bool = False) -> dict[str, list[Host]]:
     if gateway:
         return _gateway(fleet)
     hosts = {name: _host(fleet, name) for name in fleet.sparks}
-    groups = {"sparks": list(hosts.values())}
-    groups |= {
-        name: [hosts[spark] for spark in replica.sparks] for name, replica in fleet.replicas.items()
-    }
+    groups = {"sparks": [*hosts.values()]}
+    for name, replica in fleet.replicas.items():
+        groups[name] = [hosts[spark] for spark in replica.sparks]
     # pyinfra calls its own machine @local: a group makes the Spark's name valid for --limit.
-    groups |= {name: [hosts[name]] for name, spark in fleet.sparks.items() if spark.local}
-    return groups
+    return groups | {name: [hosts[name]] for name, spark in fleet.sparks.items() if spark.local}
 
 
 def for_pyinfra(root: Path, path: Path | None = None) -> dict[str, list[Host]]:
@@ -110,24 +97,12 @@ def _prepare_run(path: Path, groups: dict[str, list[Host]]) -> None:
         # A pair does each step on both Sparks at once. pyinfra's default is by the cores of this
         # machine, which mostly waits.
         config.PARALLEL = min(len(hosts), MAX_PARALLEL)
-    look = next((module for module, deploys in LOOKS.items() if _runs(deploys)), None)
-    if look:
+    if look := next((module for module, deploys in LOOKS.items() if _runs(deploys)), None):
         expect_silence(state, hosts, look)
     else:
         expect_failures(state)
-    for option in ("no_wait", "serial"):
-        if _parameter(option):
-            raise PlanError(
-                f"found --{option.replace('_', '-')}; expected it left out: where a step fails on "
-                "one Spark, no other may go on. --limit NAME takes one Spark or replica"
-            )
-    fleet = fleet_of(path)
-    check_data(fleet, gateway=_runs(GATEWAY), removal=_runs(REMOVAL))
-    limit = _parameter("limit") or ()
-    chosen = selected(groups, limit, _parameter("exclude") or ())
-    choose_replicas(groups, limit)
-    if _parameter("operations") != ("debug-inventory",):
-        check_logins(path, chosen, _parameter("ssh_key"))
+    fleet, parameters = fleet_of(path), click.get_current_context().params
+    check_line(fleet, groups, parameters, gateway=_runs(GATEWAY), removal=_runs(REMOVAL))
     keyed = any(each.api_key is None for each in fleet.replicas.values())
     if _runs(KEYED) and fleet.keys_command and keyed:
         # It may ask a person for a passphrase: it runs while nothing else is printed.
@@ -136,27 +111,24 @@ def _prepare_run(path: Path, groups: dict[str, list[Host]]) -> None:
 
 def groups_of_python(path: Path) -> dict[str, list[Host]]:
     """Return the groups of Sparks that an inventory of pyinfra's makes by `for_pyinfra`."""
-    return {
-        name: value
-        for name, value in runpy.run_path(str(path)).items()
-        if isinstance(value, list) and value and all(map(_is_spark, value))
-    }
 
+    def is_spark(host: object) -> bool:
+        return isinstance(host, tuple) and len(host) == 2 and "spark" in host[1]
 
-def _is_spark(host: object) -> bool:
-    return isinstance(host, tuple) and len(host) == 2 and "spark" in host[1]
+    found = runpy.run_path(str(path)).items()
+    groups = {name: value for name, value in found if isinstance(value, list) and value}
+    return {name: hosts for name, hosts in groups.items() if all(map(is_spark, hosts))}
 
 
 def _host(fleet: Fleet, name: str) -> Host:
     spark, replicas = fleet.sparks[name], fleet.replicas_of(name)
-    replica_name = replicas[0] if replicas else None
-    replica = fleet.replicas[replica_name] if replica_name else None
+    replica = fleet.replicas[replicas[0]] if replicas else None
     return "@local" if spark.local else name, {
         **spark.connection,
         "spark": name,
         "hardware": spark.hardware,
         "fleet": str(fleet.source),
-        "replica": replica_name,
+        "replica": replicas[0] if replicas else None,
         "recipe": replica and replica.recipe,
         "ranks": replica and replica.sparks,
         "rank": replica and replica.sparks.index(name),
@@ -170,25 +142,17 @@ def _gateway(fleet: Fleet) -> dict[str, list[Host]]:
     gateway = needed(fleet)
     place = fleet.sparks[gateway.spark] if gateway.spark else gateway
     name = gateway.spark or "gateway"
-    data = {
-        **place.connection,
-        "spark": gateway.spark,
-        "fleet": str(fleet.source),
-    }
+    data = {**place.connection, "spark": gateway.spark, "fleet": str(fleet.source)}
     hosts = [("@local" if place.local else name, data)]
     groups = {"gateway": hosts}
     if gateway.spark:
         groups["sparks"] = hosts
-    if gateway.spark and place.local:
-        groups[name] = hosts
+        if place.local:
+            groups[name] = hosts
     return groups
 
 
 def _runs(deploys: tuple[str, ...]) -> bool:
     """Tell whether pyinfra runs one of these deploys."""
-    return any(operation.endswith(deploys) for operation in _parameter("operations") or ())
-
-
-def _parameter(name: str) -> Any:
-    """Return a parameter of pyinfra's command line; None if it was not given."""
-    return click.get_current_context().params.get(name)
+    operations = click.get_current_context().params.get("operations") or ()
+    return any(operation.endswith(deploys) for operation in operations)

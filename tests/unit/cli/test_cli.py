@@ -150,13 +150,6 @@ FLEET = Fleet(
 )
 
 
-@pytest.mark.parametrize(
-    ("name", "spark"), [("chat", "spark-a"), ("code", "spark-c"), ("spark-b", "spark-b")]
-)
-def test_logs_of_a_replica_are_its_heads(name: str, spark: str) -> None:
-    assert chosen_spark(FLEET, name) == spark
-
-
 @pytest.mark.parametrize(("asks", "status"), [(True, 1), (False, 0)])
 def test_logs_where_sudo_asks(tmp_path: Path, asks: bool, status: int) -> None:
     program(tmp_path / "sudo", f"exec {'false' if asks else 'true'}")
@@ -167,7 +160,9 @@ def test_logs_where_sudo_asks(tmp_path: Path, asks: bool, status: int) -> None:
     assert ("with the line me ALL=(ALL) NOPASSWD: ALL\n" in done.stderr) == asks
 
 
-def test_logs_of_what_is_not_there() -> None:
+def test_logs_of_a_replica_are_its_heads() -> None:
+    names = {"chat": "spark-a", "code": "spark-c", "spark-b": "spark-b"}
+    assert {name: chosen_spark(FLEET, name) for name in names} == names
     with pytest.raises(PlanError, match="did you mean 'chat'"):
         chosen_spark(FLEET, "chta")
     with pytest.raises(PlanError, match="found no name; expected one of chat, code, spark-a"):

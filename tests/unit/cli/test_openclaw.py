@@ -60,8 +60,8 @@ def check(content: Any, schema: Mapping[str, Any]) -> None:
 def group_data(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The settings of the site, in the place of those of this project."""
     data: dict[str, Any] = {}
-    read = lambda _, fleet: dict.fromkeys(fleet.replicas, Settings(**data))  # noqa: E731
-    monkeypatch.setattr("sparkwright.cli.openclaw.settings_of_site", read)
+    read = lambda fleet: dict.fromkeys(fleet.replicas, Settings(**data))  # noqa: E731
+    monkeypatch.setattr("sparkwright.cli.files.settings_of_site", read)
     return data
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.declared.fleet import keys_command
+from sparkwright.declared.fleet import fleet
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.door import deploy
 from sparkwright.door.key import Key
@@ -34,7 +34,7 @@ GATEWAY = "gateway: {spark: spark-a}\n"
 @pytest.fixture(autouse=True)
 def another_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have no output of an earlier test's command."""
-    monkeypatch.setattr(keys_command, "_said", {})
+    monkeypatch.setattr(fleet, "_said", {})
 
 
 def write(path: Path, text: str | bytes, mode: int = 0o600) -> Path:

@@ -8,7 +8,7 @@ import pytest
 
 from sparkwright.common import terminal
 from sparkwright.common.errors import PlanError
-from sparkwright.declared.fleet import keys_command
+from sparkwright.declared.fleet import fleet
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.door.keys import api_keys, has_keys, keys_path, named_key
 from tests.commands import sparkwright
@@ -25,8 +25,8 @@ keys_command: WORDS
 @pytest.fixture(autouse=True)
 def another_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have no output of an earlier test's command."""
-    monkeypatch.setattr(keys_command, "_said", {})
-    monkeypatch.setattr(keys_command, "PATIENCE", 60)
+    monkeypatch.setattr(fleet, "_said", {})
+    monkeypatch.setattr(fleet, "PATIENCE", 60)
     return
 
 
@@ -100,7 +100,7 @@ def test_what_it_gives_is_checked_and_never_shown(
 def test_one_that_does_not_end_is_ended(
     tmp_path: Path, script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keys_command, "PATIENCE", 0.2)
+    monkeypatch.setattr(fleet, "PATIENCE", 0.2)
     said = refusal(by(tmp_path, script))
     assert "found a command that has not ended after 0.2 s" in said
 

@@ -10,7 +10,7 @@ import pytest
 from sparkwright.artifacts.weights.deploy import share_units
 from sparkwright.artifacts.weights.operations import weights
 from sparkwright.artifacts.weights.weights import manifest_text
-from sparkwright.declared.fleet.fabric_plan import fabric_plan
+from sparkwright.declared.fleet.fabric_plan import FabricPlan
 from sparkwright.plan.release.lock import CheckpointLock, LockedFile, places
 from tests.unit.driven import Driven, fake_host
 
@@ -126,7 +126,7 @@ SUBNETS = ("192.168.100.0/24", "192.168.101.0/24")
 
 
 def test_it_listens_on_the_fabric_and_knows_the_worker() -> None:
-    plan = fabric_plan("a", ["a", "b"], SUBNETS, mtu=9000, bandwidth_minimum=80)
+    plan = FabricPlan("a", "b", SUBNETS, 9000, 80)
     texts = {Path(file.path).name: file.text for file in share_units("/r", plan)}
     assert "ListenStream=192.168.100.11:29502\nFreeBind=yes" in texts[
         "fabric-share.socket"

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.declared.fleet import check
-from sparkwright.declared.fleet.check import unsupported
-from sparkwright.declared.fleet.file import load_fleet
+from sparkwright.declared.fleet import file
+from sparkwright.declared.fleet.file import load_fleet, unsupported
 from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
 from tests.unit.unplaced import unplaced
@@ -20,7 +19,7 @@ EXAMPLES = Path(__file__).parents[4] / "inventory" / "examples"
 def recipes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have two more recipes."""
     names = ["chatty", "big", *recipe_names()]
-    monkeypatch.setattr(check, "recipe_names", lambda: names)
+    monkeypatch.setattr(file, "recipe_names", lambda: names)
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -83,12 +82,8 @@ def test_every_spark_knows_its_replicas_and_its_connection(tmp_path: Path) -> No
         ("sparks: {a: {ssh_hostnam: x}}\n", "did you mean 'ssh_hostname'?"),
         ("sparks: {a: {ssh_port: 65536}}\n", "sparks.a.ssh_port: found 65536; expected a TCP port"),
         ("sparks: {a: {ssh_hostname: ''}}\n", 'found ""; expected an address or host name'),
-        ("sparks: {a: {ssh_user: 7}}\n", "sparks.a.ssh_user: found 7; expected the name of a user"),
         ("sparks: {a: {hardware: gb1}}\n", "a.hardware: found gb1; did you mean 'gb10'? Expected"),
-        (
-            "sparks: {a: {local: true, ssh_user: x}}\n",
-            "found local: true and ssh_user; expected on",
-        ),
+        ("sparks: {a: {local: true, ssh_user: x}}\n", "expected either local: true, or keys tha"),
         ("sparks: {a: {local: true}, b: {local: true}}\n", "sparks.b: found the address of a;"),
         ("sparks: {a: {}, b: {ssh_hostname: a}}\n", "sparks.b: found the address of a;"),
         ("sparks: {Spark A: {}}\n", "sparks.Spark A: found"),
@@ -105,7 +100,6 @@ def test_every_spark_knows_its_replicas_and_its_connection(tmp_path: Path) -> No
         ("sparks: {a: {ssh_hostname: '1.2.3.4:2'}}\n", "address alone; the port is ssh_port: 2"),
         ("sparks: {a: {ssh_hostname: 'ssh://x'}}\n", "expected the address alone, without a schem"),
         ("sparks: {a: {ssh_hostname: '[::1]'}}\n", "expected the address without brackets"),
-        ("sparks: {a: {ssh_hostname: ' '}}\n", 'found " "; expected an address or host name'),
         ("sparks: {a: {ssh_hostname: 10.0.0.256}}\n", "expected an address of four numbers"),
         ("sparks: {a: {ssh_hostname: 10.0.0.1/24}}\n", "expected one address, without /"),
         ("sparks: {a: {ssh_hostname: -oProxyCommand=x}}\n", "expected an address or host name"),

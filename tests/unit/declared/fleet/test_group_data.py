@@ -19,8 +19,9 @@ gateway: {spark: a}
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Path:
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "group_data").mkdir()
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
@@ -44,16 +45,16 @@ def test_the_more_special_group_decides(site: Path) -> None:
         b="swappiness = 4",
         staging="max_connections = 50",
     )
-    found = settings_of_site(site, fleet(site))
+    found = settings_of_site(fleet(site))
     seen = {name: (each.swappiness, each.max_body_mib) for name, each in found.items()}
     assert seen == {"chat": (2, 3), "other": (4, 2)}
     assert found["chat"].max_connections == 10
     # A file of the inventory's own name is for all of its hosts.
     staging = fleet(site, "staging")
-    assert settings_of_site(site, staging)["chat"].max_connections == 50
-    assert settings_of_site(site, staging, {"max_connections": 60})["chat"].max_connections == 60
+    assert settings_of_site(staging)["chat"].max_connections == 50
+    assert settings_of_site(staging, {"max_connections": 60})["chat"].max_connections == 60
     write(site, gateway="swappiness = 5", sparks="max_body_mib = 2")
-    own = gateway_settings(site, fleet(site))
+    own = gateway_settings(fleet(site))
     assert (own.swappiness, own.max_body_mib) == (5, 2)
 
 
@@ -65,7 +66,7 @@ def test_what_a_file_imports_is_no_data(site: Path) -> None:
 def test_each_problem_names_its_file(site: Path) -> None:
     write(site, all="swappiness = 'ten'", chat="fabric_mtu = 1.5")
     with pytest.raises(PlanError) as raised:
-        settings_of_site(site, fleet(site))
+        settings_of_site(fleet(site))
     assert [each.partition(": found")[0] for each in raised.value.problems] == [
         "group_data/all.py: swappiness",
         "group_data/chat.py: fabric_mtu",

@@ -6,25 +6,8 @@ from pathlib import Path
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.run.inventory.data import check_logins
-from sparkwright.run.inventory.groups import load
-from sparkwright.run.inventory.selection import choose_replicas, selected
+from sparkwright.run.inventory.data import check_logins, choose_replicas, selected
 from sparkwright.run.options import slips
-
-CHAT = "sparks:\n  a: {}\nreplicas:\n  chat: {recipe: qwen3.6-35b-nvidia, sparks: [a]}\n"
-
-
-def test_a_list_of_names_is_short_and_without_the_labs(tmp_path: Path) -> None:
-    path = tmp_path / "sparks.yaml"
-    path.write_text(CHAT.replace("nvidia,", "nvida,"))
-    with pytest.raises(PlanError) as caught:
-        load(path)
-    (problem,) = caught.value.problems
-    said = problem.removeprefix(f"{path}:4: replicas.chat.recipe: found qwen3.6-35b-nvida; ")
-    assert said.startswith("did you mean 'qwen3.6-35b-nvidia'? Expected one of ")
-    assert "lab-" not in said
-    assert len(said) < 300
-
 
 GROUPS = {
     name: [(spark, {}) for spark in sparks]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.declared.fleet.check import unsupported
+from sparkwright.declared.fleet.file import unsupported
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.declared.recipe.trust import needs

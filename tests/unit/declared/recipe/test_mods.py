@@ -13,8 +13,7 @@ from click.testing import CliRunner
 from host.artifacts.image.build import context
 from sparkwright.cli.main import cli
 from sparkwright.common.errors import PlanError
-from sparkwright.declared.fleet.check import unsupported
-from sparkwright.declared.fleet.file import load_fleet
+from sparkwright.declared.fleet.file import load_fleet, unsupported
 from sparkwright.declared.recipe import mods
 from sparkwright.declared.recipe.build import build_files, build_name, build_problems
 from sparkwright.declared.recipe.loader import load_recipe

@@ -11,7 +11,7 @@ import yaml
 from host.state import exporter
 from sparkwright.common.placed import EXPORTER_DEFAULTS
 from sparkwright.common.ports import METRICS_PORT
-from sparkwright.declared.fleet.fabric_plan import fabric_plan
+from sparkwright.declared.fleet.fabric_plan import FabricPlan
 from sparkwright.declared.fleet.fleet import Fleet, Replica, Spark
 from sparkwright.declared.fleet.settings import Settings
 from sparkwright.insight.monitoring.deploy import metrics_units, node_exporter, stopped
@@ -30,9 +30,7 @@ ROOT = "/opt/qwen36"
 
 
 def test_units_know_root_and_fabric() -> None:
-    fabric = fabric_plan(
-        "b", ["a", "b"], ("192.168.100.0/24", "192.168.101.0/24"), mtu=9000, bandwidth_minimum=80
-    )
+    fabric = FabricPlan("b", "a", ("192.168.100.0/24", "192.168.101.0/24"), 9000, 80)
     names = ("spark-metrics.timer", "spark-metrics.service", "fabric-metrics.socket")
     texts = {Path(unit.path).name: unit.text for unit in metrics_units(names, "/r", fabric)}
     assert "\nListenStream=192.168.100.12:29503\n" in texts["fabric-metrics.socket"]

@@ -5,7 +5,7 @@ from ipaddress import IPv4Interface, IPv4Network
 import pytest
 import yaml
 
-from sparkwright.declared.fleet.fabric_plan import arp_settings, fabric_plan, netplan_text
+from sparkwright.declared.fleet.fabric_plan import arp_settings, netplan_text
 from sparkwright.network.fabric.check import common_port, fabric_findings, is_in_force, switched_off
 from sparkwright.network.fabric.state import Route
 from tests.makers.fabric import (
@@ -13,8 +13,6 @@ from tests.makers.fabric import (
     PLAN,
     PORT_0,
     PORT_1,
-    RANKS,
-    SUBNETS,
     UNPLUGGED,
     UP,
     A,
@@ -26,12 +24,11 @@ from tests.makers.fabric import (
 from tests.makers.models import changed
 
 
-def test_the_numbers_follow_the_names_and_not_the_ranks():
-    other = fabric_plan("spark-b", RANKS, SUBNETS, 9000, 80)
+def test_the_numbers_follow_the_names():
     assert PLAN.addresses == ("192.168.100.11", "192.168.101.11")
     assert PLAN.peer_addresses == ("192.168.100.12", "192.168.101.12")
-    assert other == PLAN.of_peer
-    assert fabric_plan("spark-a", RANKS[::-1], SUBNETS, 9000, 80) == PLAN
+    assert PLAN.of_peer.interfaces == ("192.168.100.12/24", "192.168.101.12/24")
+    assert PLAN.of_peer.of_peer == PLAN
 
 
 def test_netplan_has_both_twins_and_no_renderer():

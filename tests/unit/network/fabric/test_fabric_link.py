@@ -6,7 +6,7 @@ import os
 import pytest
 
 from host.state import network, readers
-from sparkwright.declared.fleet.fabric_plan import fabric_plan
+from sparkwright.declared.fleet.fabric_plan import FabricPlan
 from sparkwright.network.fabric.link_check import (
     bandwidth_findings,
     gid_index,
@@ -148,7 +148,7 @@ def _told(wires, outside=(), half=False):
     states = {name: spark(number) for number, name in enumerate(names)}
     plans = {}
     for a, b in zip(names[::2], names[1::2], strict=True):
-        plans[a] = fabric_plan(a, (a, b), SUBNETS, 9000, 80)
+        plans[a] = FabricPlan(a, b, SUBNETS, 9000, 80)
         plans[b] = plans[a].of_peer
     ends = {one: other for a, b in wires for one, other in ((a, b), (b, a))}
     told = {}
