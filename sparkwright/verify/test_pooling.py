@@ -6,9 +6,9 @@ import math
 import pytest
 
 from sparkwright.plan.release.release import Release
+from sparkwright.run.spark import SparkTarget
 from sparkwright.verify.plugin import Api, Proved
-from sparkwright.verify.serving import Client
-from sparkwright.verify.sparks import Data
+from sparkwright.verify.sparks import Client
 
 # Two of one meaning, and one of another. The lab's random model knows words alone.
 TEXTS = (
@@ -63,7 +63,7 @@ def test_one_text_alone_has_the_same_vector(api: Api, release: Release, proved: 
     proved(f"a text alone and among others: {found:.4f}")
 
 
-def test_ranking(api: Api, data: Data, release: Release, proved: Proved) -> None:
+def test_ranking(api: Api, target: SparkTarget, release: Release, proved: Proved) -> None:
     """Every document has a score, the best is first, and it is the right one."""
     found = json.loads(api("/v1/rerank", question(release, "scores")))["results"]
     assert sorted(each["index"] for each in found) == [0, 1, 2]
@@ -71,7 +71,7 @@ def test_ranking(api: Api, data: Data, release: Release, proved: Proved) -> None
     assert all(map(math.isfinite, scores))
     assert scores == sorted(scores, reverse=True)
     # The lab's random model knows no capitals.
-    if data["hardware"] != "lab":
+    if target.hardware_class != "lab":
         assert found[0]["index"] == 1
         assert scores[0] > scores[1]
     shown = ", ".join(f"{score:.2f}" for score in scores)

@@ -11,7 +11,7 @@ from host.common import probe
 from sparkwright.common.ports import MASTER_PORT
 from sparkwright.plan.release.lock import lock_path, read_lock
 from tests.driver.client import PORT
-from tests.driver.confined import Confinement, confinement
+from tests.driver.confined import CONFINED, confinement
 from tests.driver.declared import replica
 from tests.driver.events import ENGINE_KILLED, RANK_HANGS, recovery
 from tests.driver.pairs import Pair, received_bytes
@@ -79,10 +79,7 @@ def test_the_rendezvous_is_closed_on_the_lan(serving: Pair) -> None:
 
 def test_both_engines_are_confined(serving: Pair) -> None:
     """The lab has no RDMA device: with one, IPC_LOCK is the only capability."""
-    confined = Confinement(
-        capabilities=0, no_new_privileges=True, filtered=True, read_only=True, threads=8192
-    )
-    assert serving.each(confinement) == [{confined}, {confined}]
+    assert serving.each(confinement) == [{CONFINED}, {CONFINED}]
 
 
 def test_verification(serving: Pair) -> None:

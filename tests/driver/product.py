@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.clock import patience
 
@@ -37,6 +38,32 @@ class Run:
         assert self.status == 0, self.output
         return self
 
+    def says(self, *texts: str) -> "Run":
+        """Return the run itself; fail with its output if that lacks one of some texts."""
+        assert [text for text in texts if text not in self.output] == [], self.output
+        return self
+
+    def fails(self, *texts: str) -> "Run":
+        """Return the run itself, which must have failed, and say some texts."""
+        assert self.status == 1, self.output
+        return self.says(*texts)
+
+    def refused(self, *texts: str) -> "Run":
+        """Return the run itself, which must have failed before it changed anything, and say why."""
+        assert self.changed == frozenset()
+        return self.fails(*texts)
+
+
+def here(*words: str | Path, **given: Any) -> "subprocess.CompletedProcess[str]":
+    """Run a program in the project's folder, with nobody to answer it; return what it printed.
+
+    Args:
+        given: of `subprocess.run`; without it, the program may fail.
+    """
+    usual = {"cwd": PROJECT, "env": env(), "stdin": subprocess.DEVNULL, "check": False}
+    usual |= {"text": True, "timeout": patience(900), "capture_output": "stdout" not in given}
+    return subprocess.run(words, **usual | given)
+
 
 def pyinfra(*words: str, token: str | None = TOKEN, **environment: str) -> Run:
     """Run pyinfra on the lab's inventory and read its JSON.
@@ -46,16 +73,8 @@ def pyinfra(*words: str, token: str | None = TOKEN, **environment: str) -> Run:
         token: the Hugging Face token of the machine that runs pyinfra; None for none.
     """
     real = [] if "--dry" in words else ["-y"]
-    process = subprocess.run(
-        [*command("inventory/lab.py"), *words, *real, "--json"],
-        cwd=PROJECT,
-        env=env(token, **environment),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=patience(900),
-    )
+    line = [*command("inventory/lab.py"), *words, *real, "--json"]
+    process = here(*line, env=env(token, **environment))
     answer = json.loads(process.stdout) if process.stdout.startswith("{") else {}
     results = answer.get("results") or {"operations": []}
     return Run(
@@ -78,31 +97,14 @@ def remote_commands(*words: str) -> list[tuple[str, float]]:
     """
     with tempfile.NamedTemporaryFile() as report:
         program = [sys.executable, "-m", "tests.benchmarks.counted", report.name]
-        subprocess.run(
-            [*program, "inventory/lab.py", *words],
-            cwd=PROJECT,
-            env=env(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=True,
-            timeout=patience(900),
-        )
+        here(*program, "inventory/lab.py", *words, check=True)
         return [tuple(each) for each in json.loads(Path(report.name).read_text())]
 
 
 def rollout(*words: str) -> "subprocess.CompletedProcess[str]":
     """Run a rollout on the lab's inventory."""
-    return subprocess.run(
-        [*ROLLOUT, *words, "-y"],
-        cwd=PROJECT,
-        env=env(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=patience(900),
-    )
+    together = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return here(*ROLLOUT, *words, "-y", **together)
 
 
 @contextmanager
@@ -140,14 +142,8 @@ def killed_at(text: str, *words: str, program: Sequence[str] = ()) -> None:
 
 def verification() -> str:
     """Run `pytest tests/verify` on the lab; return what it prints, fail if it fails."""
-    verify = subprocess.run(
-        [sys.executable, "-m", "pytest", "tests/verify", "--inventory", "inventory/lab.py"],
-        cwd=PROJECT,
-        env=env(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=patience(900),
+    verify = here(
+        *(sys.executable, "-m", "pytest", "tests/verify", "--inventory", "inventory/lab.py")
     )
     assert verify.returncode == 0, verify.stdout
     return verify.stdout

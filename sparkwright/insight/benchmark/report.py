@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 
 from sparkwright.declared.recipe.workloads import METRICS
-from sparkwright.insight.benchmark.causes import causes
 from sparkwright.insight.benchmark.measured import Answer
 from sparkwright.insight.benchmark.verdict import (
     BELOW,
     MISSING,
     Figures,
     Verdict,
+    causes,
     overall,
     verdicts,
 )

@@ -13,9 +13,8 @@ from pyinfra.api.exceptions import ConnectError, PyinfraError
 
 from sparkwright.common.terminal import plain
 from sparkwright.door.door import door_unit
-from sparkwright.insight.status.status import PATIENCE, Reading, SparkRow
+from sparkwright.insight.status.status import PATIENCE, Reading, SparkRow, warnings
 from sparkwright.insight.status.table import as_json, table
-from sparkwright.insight.status.warnings import warnings
 from sparkwright.run.answers import answers
 from sparkwright.run.ending import check_alone, tell_machines
 from sparkwright.run.failures import why_silent

@@ -6,8 +6,7 @@ from typing import Any
 
 from sparkwright.common.hardware import GIB
 from sparkwright.common.progress import time_text
-from sparkwright.insight.status.status import Reading, SparkRow
-from sparkwright.insight.status.warnings import warnings
+from sparkwright.insight.status.status import Reading, SparkRow, warnings
 
 _HEADINGS = (
     *("spark", "replica", "recipe", "release", "up since", "tok/s", "requests", "KV", "drafts"),
@@ -20,11 +19,7 @@ _SPARED = ("°C", "W", "MHz", "drafts", "KV", "restarts", "requests", "recipe", 
 
 
 def table(rows: Sequence[SparkRow], width: int | None = None) -> list[str]:
-    """Return a heading, and a line for each Spark.
-
-    Args:
-        width: of the terminal; None where lines may be of any length.
-    """
+    """Return a heading and a line for each Spark, for a terminal of some width, or of any."""
     lines = [_HEADINGS, *(_cells(row) for row in rows)]
     columns = dict(zip(_HEADINGS, zip(*lines, strict=True), strict=True))
     for spared in _SPARED:

@@ -17,14 +17,9 @@ def load(first: str, second: str) -> EngineLoad:
 
 
 def test_the_load_is_the_difference_of_two_looks() -> None:
+    """An engine that goes down in between has none; one that starts counts from nothing."""
     assert load(FIRST, SECOND) == LOAD
-
-
-def test_an_engine_that_goes_down_between_the_looks_has_none() -> None:
     assert engine_api.between(FIRST, "", 1.0) is None
-
-
-def test_an_engine_that_was_started_between_the_looks_counts_from_nothing() -> None:
     found = load(FIRST, COUNTERS.format(read="1.0", written="3.0"))
     assert (found.tokens, found.prompt_tokens) == (0.0, 0.0)
 

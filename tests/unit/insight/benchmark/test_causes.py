@@ -1,117 +1,85 @@
 """Causes: each shows by its own evidence, and not without."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from sparkwright.insight.benchmark.causes import causes
-from sparkwright.insight.benchmark.verdict import Figures, overall, verdicts
+from sparkwright.insight.benchmark.verdict import Figures, causes, overall, verdicts
 from sparkwright.plan.causes.cause import Diagnosis
 from sparkwright.plan.causes.thresholds import FAULT_MHZ, FAULT_WATTS
 from tests.makers.benchmark import EXPECTED, answer, recorded
 
-Result = dict[str, Any]
-Change = Callable[[Result], None]
+# The SM121 guide: 36.6 in the place of 52.9 tok/s, and a clock as it should be.
+QUARTER_LESS = 52.9 / 36.6
 
 
-def _found(result: Result, expected: Figures = EXPECTED, hardware: str = "gb10") -> list[Diagnosis]:
+def _found(
+    result: dict[str, Any], expected: Figures = EXPECTED, hardware: str = "gb10"
+) -> list[Diagnosis]:
     read = answer(result)
     return causes(read, verdicts(read.figures, expected), hardware)
 
 
-def _names(result: Result, expected: Figures = EXPECTED, hardware: str = "gb10") -> list[str]:
-    return [each.name for each in _found(result, expected, hardware)]
+def _names(*result: Any, **given: Any) -> list[str]:
+    return [each.name for each in _found(*result, **given)]
 
 
-def _slower(factor: float) -> Change:
-    def change(result: Result) -> None:
-        for workload in _measured(result):
-            workload["figures"]["tok_s"] /= factor
+def _within(
+    slower: float = 1.0, gpu: Any = None, first: Any = None, figures: Any = None, **whole: Any
+) -> dict[str, Any]:
+    """Return a result within what is expected, but for some of it.
 
-    return change
-
-
-def _measured(result: Result) -> list[Result]:
-    return [each for each in result["workloads"] if "figures" in each]
-
-
-def _gpu(*reading: float | None) -> Change:
-    def change(result: Result) -> None:
-        for workload in _measured(result):
-            workload["gpu"] = list(reading)
-
-    return change
-
-
-def _hot(result: Result) -> None:
-    for place, workload in enumerate(_measured(result)):
-        workload["gpu"] = [2400 - 60 * place, 60, 60 + 2 * place]
-
-
-def _others(result: Result) -> None:
-    result["others"] = 3
-
-
-def _errors(result: Result) -> None:
-    _measured(result)[0]["errors"] = ["HTTP 503"]
-
-
-def _rejected(result: Result) -> None:
-    _slower(1.6)(result)
-    for workload in _measured(result):
-        workload["figures"]["acceptance"] = 0.01
-
-
-def _preempted(result: Result) -> None:
-    _slower(1.6)(result)
-    _measured(result)[0]["preemptions"] = 4
-
-
-# The SM121 guide: 36.6 in the place of 52.9 tok/s, and a clock as it should be.
-_quarter_less = _slower(52.9 / 36.6)
+    Args:
+        gpu: The readings of the GPU, or what returns them for a workload's place.
+        first: Of the first workload.
+        figures: Of every workload.
+    """
+    result = recorded("within") | whole
+    measured = [each for each in result["workloads"] if "figures" in each]
+    for place, workload in enumerate(measured):
+        workload["figures"]["tok_s"] /= slower
+        workload["figures"] |= figures or {}
+        if gpu:
+            workload["gpu"] = gpu(place) if callable(gpu) else gpu
+    measured[0] |= first or {}
+    return result
 
 
 @pytest.mark.parametrize(
-    ("change", "names"),
+    ("changes", "names"),
     [
-        (lambda result: None, []),
-        (_slower(3.65), ["stock-kernels"]),
-        (_hot, ["thermal-slowdown"]),
-        (_others, ["others-at-work"]),
-        (_errors, ["request-errors"]),
-        (_rejected, ["drafts-rejected"]),
-        (_preempted, ["kv-cache-full"]),
-        (_quarter_less, ["power-fault-suspected"]),
-        (_gpu(208, 4, 40), ["power-fault"]),
-        (_gpu(FAULT_MHZ, FAULT_WATTS, 60), ["power-fault"]),
-        (_gpu(FAULT_MHZ, None, 60), ["power-fault"]),
-        (_gpu(FAULT_MHZ + 1, FAULT_WATTS, 60), []),
-        (_gpu(FAULT_MHZ, FAULT_WATTS + 1, 60), []),
-        (_gpu(None, None, None), []),
+        ({}, []),
+        ({"slower": 3.65}, ["stock-kernels"]),
+        ({"gpu": lambda at: [2400 - 60 * at, 60, 60 + 2 * at]}, ["thermal-slowdown"]),
+        ({"others": 3}, ["others-at-work"]),
+        ({"first": {"errors": ["HTTP 503"]}}, ["request-errors"]),
+        ({"slower": 1.6, "figures": {"acceptance": 0.01}}, ["drafts-rejected"]),
+        ({"slower": 1.6, "first": {"preemptions": 4}}, ["kv-cache-full"]),
+        ({"slower": QUARTER_LESS}, ["power-fault-suspected"]),
+        ({"gpu": [208, 4, 40]}, ["power-fault"]),
+        ({"gpu": [FAULT_MHZ, FAULT_WATTS, 60]}, ["power-fault"]),
+        ({"gpu": [FAULT_MHZ, None, 60]}, ["power-fault"]),
+        ({"gpu": [FAULT_MHZ + 1, FAULT_WATTS, 60]}, []),
+        ({"gpu": [FAULT_MHZ, FAULT_WATTS + 1, 60]}, []),
+        ({"gpu": [None, None, None]}, []),
     ],
 )
-def test_a_cause_shows_by_its_evidence(change: Change, names: list[str]) -> None:
-    result = recorded("within")
-    change(result)
-    assert _names(result) == names
+def test_a_cause_shows_by_its_evidence(changes: dict[str, Any], names: list[str]) -> None:
+    assert _names(_within(**changes)) == names
 
 
 def test_the_milder_power_fault_is_a_suspicion_where_nothing_else_explains_it() -> None:
-    result = recorded("within")
-    _quarter_less(result)
+    result = _within(slower=QUARTER_LESS)
     (found,) = _found(result)
     assert "of the expected tok/s at 24" in found.evidence
     assert "unplug" in found.remedy
     for hardware in ("lab", "rtx-5090"):
         assert _names(result, hardware=hardware) == []
-    _others(result)
-    assert _names(result) == ["others-at-work"]
+    assert _names(result | {"others": 3}) == ["others-at-work"]
 
 
 def test_slow_for_no_known_reason() -> None:
-    result = recorded("within")
-    _slower(1.25)(result)
+    result = _within(slower=1.25)
     assert overall(verdicts(answer(result).figures, EXPECTED)) == "below"
     assert _names(result) == []
 

@@ -38,10 +38,7 @@ def test_drafts_widen_the_tolerance_of_speeds() -> None:
 
 
 def test_a_start_was_cold_or_warm() -> None:
-    expected: Figures = {
-        "start-cold": {"compile_seconds": 43},
-        "start-warm": {"compile_seconds": 10},
-    }
+    expected = {"start-cold": {"compile_seconds": 43}, "start-warm": {"compile_seconds": 10}}
     (found,) = verdicts({"start-warm": {"compile_seconds": 31}}, expected)
     assert (found.workload, found.word, found.decides) == ("start-warm", "slower", False)
 

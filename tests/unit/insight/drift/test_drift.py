@@ -44,9 +44,8 @@ def test_a_file_that_differs() -> None:
     assert told(TEXT, open_to_all).endswith("expected root:root 644, found spark:root 666")
     assert told(TEXT, FileState("absent")).endswith("expected a file, found nothing")
     assert told(TEXT, FileState("directory")).endswith("found a directory")
-    assert told(TEXT, FileState("unreadable", detail="Not a directory")).endswith(
-        "found what cannot be read (Not a directory)"
-    )
+    unread = FileState("unreadable", detail="Not a directory")
+    assert told(TEXT, unread).endswith("found what cannot be read (Not a directory)")
     assert told(Directory("/d", mode="700"), FileState("directory", "root", "root", "755")) == (
         "spark-a: /d: expected root:root 700, found root:root 755"
     )
@@ -91,14 +90,11 @@ def test_engines_that_differ() -> None:
     assert engines(current=OTHER) == {"current release": (RELEASE, OTHER)}
     assert engines(current="") == {"current release": (RELEASE, "none")}
     assert engines("failed") == {unit: ("active", "failed")}
-    assert engines(failed=f"switch@{OTHER}.service") == {
-        f"switch@{OTHER}.service": ("not failed", "failed")
-    }
+    switch = f"switch@{OTHER}.service"
+    assert engines(failed=switch) == {switch: ("not failed", "failed")}
     assert engines(other="active") == {other: ("off", "active")}
-    assert engines(enabled=OTHER) == {
-        unit: ("enabled", "not enabled"),
-        other: ("off", "inactive and boots"),
-    }
+    boots = {unit: ("enabled", "not enabled"), other: ("off", "inactive and boots")}
+    assert engines(enabled=OTHER) == boots
     assert engines(outdated=True).keys() == {unit, other}
     assert engines(switches=OTHER) == {"switch": ("none under way", f"one to {OTHER}")}
     assert engines(first=OTHER) == {"engine behind the door": (RELEASE, OTHER)}

@@ -66,19 +66,13 @@ def test_what_runs_otherwise() -> None:
     assert running(containers={}) == []
     assert running(gpu=None, image=None) == []
     assert running(declared=False) == [("release that runs", "none", name)]
-    assert running(containers={OTHER: container(), **ours()}) == [
-        ("release that runs", name, OTHER)
-    ]
-    assert running(containers=ours(image="sha256:bb")) == [
-        (f"{label}: image", "sha256:aa", "sha256:bb")
-    ]
-    by_hand = ("serve", "--max-model-len", "77")
-    assert running(containers=ours(arguments=by_hand)) == [
-        (f"{label}: arguments", "its release's", "77")
-    ]
-    assert running(containers=ours(arguments=())) == [
-        (f"{label}: arguments", "its release's", "fewer")
-    ]
+    both = running(containers={OTHER: container(), **ours()})
+    assert both == [("release that runs", name, OTHER)]
+    image = running(containers=ours(image="sha256:bb"))
+    assert image == [(f"{label}: image", "sha256:aa", "sha256:bb")]
+    for words, found in ((("serve", "--max-model-len", "77"), "77"), ((), "fewer")):
+        told = running(containers=ours(arguments=words))
+        assert told == [(f"{label}: arguments", "its release's", found)]
     told = running(containers=ours(environment=("PATH=/bin",)))
     assert {each[1:] for each in told} == {("its release's value", "another")}
     assert running(gpu=gpu(2418.0, 61.42, reasons=0x88)) == [
@@ -87,20 +81,14 @@ def test_what_runs_otherwise() -> None:
     ]
     held = ("vim", "ufw-doc", "nvidia-driver-580-open", "linux-nvidia-hwe", "ufw")
     assert running(held=held) == [
-        ("package nvidia-driver-580-open", "updated with the system", "held back"),
-        ("package linux-nvidia-hwe", "updated with the system", "held back"),
-        ("package ufw", "updated with the system", "held back"),
+        (f"package {name}", "updated with the system", "held back") for name in held[2:]
     ]
     assert running(limit=2200) == [("GPU clock", "at most 2200 MHz", "2418 MHz")]
     for sound in (gpu(208.0, 61.42, 0.0), gpu(None, 61.42), None):
         assert running(limit=2200, gpu=sound) == []
-    assert running(kernel=replace(SOUND, handover=9750528 * 1024)) == [
-        (
-            "kernel 7.0.0-1019-nvidia, booted with `root=/dev/sda quiet`",
-            "no memory kept for kexec handover (kho=off)",
-            "9.3 GiB kept",
-        )
-    ]
+    (kept,) = running(kernel=replace(SOUND, handover=9750528 * 1024))
+    assert kept[0] == "kernel 7.0.0-1019-nvidia, booted with `root=/dev/sda quiet`"
+    assert kept[1:] == ("no memory kept for kexec handover (kho=off)", "9.3 GiB kept")
     assert running(kernel=replace(SOUND, handover=1024)) == []
     assert running(kernel=replace(SOUND, pools=True)) == [
         ("NVIDIA driver", "EnableSystemMemoryPools 0", "pools that keep memory")
