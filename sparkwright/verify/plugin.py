@@ -21,20 +21,8 @@ from sparkwright.declared.fleet.fabric_plan import FabricPlan
 from sparkwright.plan.release.lock import Lock, lock_path, read_lock
 from sparkwright.plan.release.release import Release
 from sparkwright.run.spark import SparkTarget
-from sparkwright.verify.sparks import (
-    CHOSEN,
-    SPARKS,
-    Client,
-    address_of,
-    all_unready,
-    client_of,
-    concerns,
-    connection,
-    disconnect,
-    load,
-    reached,
-    unready,
-)
+from sparkwright.verify import sparks
+from sparkwright.verify.sparks import CHOSEN, SPARKS, Client
 
 Api = Callable[..., str]
 Proved = Callable[[str], None]
@@ -62,14 +50,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Read the inventory and connect first: what is wrong ends the run, in a sentence each."""
     config = session.config
     try:
-        load(config.getoption("--inventory"), config.getoption("--limit"))
+        sparks.load(config.getoption("--inventory"), config.getoption("--limit"))
     except PlanError as error:
         raise pytest.UsageError(str(error)) from None
     if config.option.collectonly or hasattr(config, "workerinput"):
         return
     # What is open is closed at the end, which pytest comes to by an exception.
     signal.signal(signal.SIGINT, _interrupted)
-    problems = all_unready()
+    problems = sparks.all_unready()
     if len(problems) == len(CHOSEN):
         print("\n".join(problems), file=sys.stderr)
         # pytest prints this twice.
@@ -89,13 +77,14 @@ def pytest_internalerror(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
 
 def pytest_sessionfinish() -> None:
     """Close the connections."""
-    disconnect()
+    sparks.disconnect()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run every test on every Spark of the inventory that it concerns, as its fixtures tell."""
     if "spark" in metafunc.fixturenames:
-        names = [name for name in CHOSEN if concerns(metafunc.fixturenames, SPARKS[name])]
+        fixtures = metafunc.fixturenames
+        names = [name for name in CHOSEN if sparks.concerns(fixtures, SPARKS[name])]
         none = pytest.param("none", marks=pytest.mark.skip("concerns no Spark of this inventory"))
         metafunc.parametrize("spark", names or [none], scope="session")
 
@@ -104,9 +93,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Fail the first test of a Spark that does not answer or serve, and skip its others."""
     spark = getattr(getattr(item, "callspec", None), "params", {}).get("spark")
-    if spark in SPARKS and (problem := unready(spark)):
+    if spark in SPARKS and (problem := sparks.unready(spark)):
         if spark in _told:
-            _, silent = reached(SPARKS[spark].spark)
+            _, silent = sparks.reached(SPARKS[spark].spark)
             pytest.skip(f"{spark} does not {'answer' if silent else 'serve'}")
         _told.add(spark)
         pytest.fail(problem, pytrace=False)
@@ -138,13 +127,13 @@ def target(spark: str) -> SparkTarget:
 @pytest.fixture(scope="session")
 def host(target: SparkTarget) -> Host:
     """The Spark itself, as root."""
-    return connection(target.spark)
+    return sparks.connection(target.spark)
 
 
 @pytest.fixture(scope="session")
 def peer(fabric: FabricPlan) -> Host:
     """The other Spark of a pair."""
-    return connection(fabric.peer)
+    return sparks.connection(fabric.peer)
 
 
 @pytest.fixture(scope="session")
@@ -172,7 +161,7 @@ def fabric(target: SparkTarget) -> FabricPlan:
 @pytest.fixture(scope="session")
 def api(target: SparkTarget, release: Release) -> Api:
     """Send a request to the engine from its head itself; return the answer's text."""
-    return _api(connection(target.ranks[0]), release)
+    return _api(sparks.connection(target.ranks[0]), release)
 
 
 @pytest.fixture(scope="session")
@@ -190,7 +179,7 @@ def lone_api(target: SparkTarget, lock: Lock) -> Api:
         if other.recipe_name == name and len(other.ranks) == 1:
             alone = other.release_by(lock)
             assert alone
-            return _api(connection(other.spark), alone)
+            return _api(sparks.connection(other.spark), alone)
     pytest.skip(f"no replica of one Spark serves {name}: nothing to compare with")
 
 
@@ -212,8 +201,8 @@ def _api(head: Host, release: Release) -> Api:
 @pytest.fixture(scope="session")
 def address(target: SparkTarget) -> str:
     """Where clients reach the Spark."""
-    connection(target.spark)  # fails with its reason where the Spark does not answer
-    address, jump = address_of(target.spark)
+    sparks.connection(target.spark)  # fails with its reason where the Spark does not answer
+    address, jump = sparks.address_of(target.spark)
     if jump:
         pytest.skip(f"{target.spark} is behind {jump}: its door cannot be reached from here")
     return address
@@ -222,7 +211,7 @@ def address(target: SparkTarget) -> str:
 @pytest.fixture(scope="session")
 def client(target: SparkTarget, address: str) -> Client:
     """Send a request through the door, from here; with the fleet's key unless another is given."""
-    return client_of(target, address)
+    return sparks.client_of(target, address)
 
 
 @pytest.fixture

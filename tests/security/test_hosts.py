@@ -35,8 +35,14 @@ from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.insight.doctor.report import report as doctor_report
 from sparkwright.insight.doctor.report import section
 from sparkwright.insight.drift.drift import Running, RunningContainer, spark_differences
-from sparkwright.insight.status.status import EngineLoad, Reading, SparkRow, warnings
-from sparkwright.insight.status.table import as_json, table
+from sparkwright.insight.status.status import (
+    EngineLoad,
+    Reading,
+    SparkRow,
+    as_json,
+    table,
+    warnings,
+)
 from sparkwright.machine.firewall.firewall import FirewallState, ssh_rules
 from sparkwright.machine.host.survey import Survey
 from sparkwright.machine.preflight.preflight import findings

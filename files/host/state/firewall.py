@@ -71,7 +71,7 @@ def _ssh_ports(unit: str) -> Iterator[int]:
 
 
 def _session_port() -> Iterator[int]:
-    """Yield the port of this connection; sudo hides the variable, which the shell above has."""
+    """Yield the port of this connection, by the environment of a parent: sudo hides it."""
     pid = os.getpid()
     # A process may end, or be another's.
     with suppress(OSError):

@@ -40,7 +40,7 @@ class GpuReading(Bounded):
 
 
 class FailedSwitch(Bounded):
-    """The last switch, which failed at a time since the epoch, with its engine's messages."""
+    """The last switch, which failed at this second since the epoch; its engine's messages."""
 
     release: str
     at: int

@@ -15,8 +15,7 @@ from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import unit_names
 from sparkwright.engine.state import EngineUnit
 from sparkwright.insight.doctor.diagnosis import signs
-from sparkwright.insight.status.status import Reading, warnings
-from sparkwright.insight.status.table import as_json, table
+from sparkwright.insight.status.status import Reading, as_json, table, warnings
 from sparkwright.plan.causes.thresholds import FAULT_BUSY, FAULT_MHZ, FAULT_WATTS
 from sparkwright.run.options import RunOptions, options_of
 from tests.makers.doctor import HEALTHY
