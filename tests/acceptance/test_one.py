@@ -20,7 +20,15 @@ from tests.driver.declared import BROKEN, changed, seed
 from tests.driver.load import load
 from tests.driver.places import PLACES, places
 from tests.driver.product import DEPLOY, PROJECT, TOKEN, Run, pyinfra, verification
-from tests.driver.sparks import current, only, standing, unit, until, wait_active
+from tests.driver.sparks import (
+    current,
+    only,
+    restarted_from_a_hang,
+    standing,
+    unit,
+    until,
+    wait_active,
+)
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET
 
@@ -141,13 +149,8 @@ def test_killed_engine_comes_back(spark: Handle, served: Run) -> None:
 
 
 def test_an_engine_that_hangs_is_restarted(spark: Handle, served: Run) -> None:
-    """It goes on answering /health: only a token that does not come tells."""
-    name = unit(spark)
-    restarts = f"systemctl show -P NRestarts {name}"
-    before = int(spark.run(restarts).stdout)
-    spark.run("sudo pkill -STOP VLLM::EngineCor")
-    assert requests.get(f"http://{spark.address}:{PORT}/health", timeout=patience(10)).ok
-    until(spark, f"test $({restarts}) -gt {before}")
+    """Only a token that does not come tells."""
+    name = restarted_from_a_hang(spark)
     assert "no token" in spark.run(f"sudo journalctl -u {name} | grep 'engine ended'").stdout
     wait_active(spark)
 

@@ -10,19 +10,18 @@ import pytest
 
 from host.common import probe
 from host.engine import peer_link
-from sparkwright.common.ports import MASTER_PORT
 from sparkwright.plan.release.guard import ALONE, PAIR
 from tests.driver.client import PORT
 from tests.driver.declared import BROKEN, changed, replica, seed
 from tests.driver.events import recovery
 from tests.driver.listing import changes, listing, purge
 from tests.driver.load import load
-from tests.driver.pairs import Pair
+from tests.driver.pairs import Pair, check_rendezvous
 from tests.driver.plants import plant, undo
 from tests.driver.product import DEPLOY, Run, pyinfra, remote_commands
 from tests.driver.sparks import current, engines_status, until
 from tests.driver.ways_out import CLOSED, OPEN, PAIR_OPEN, PAIRED, abstract_listener, tried
-from tests.lab import hub, services
+from tests.lab import hub
 
 # Seconds that a start may lose between two looks: for the peer, for a first token, by the door,
 # which checks twice a second, and tries again each second.
@@ -99,11 +98,7 @@ def test_who_changes_nothing_asks_both_little(serving: Pair, words: tuple[str, .
 
 
 def test_the_rendezvous_is_closed_on_the_lan_also_where_ufw_allows_all_of_it(serving: Pair) -> None:
-    """The engine listens for its ranks on all addresses."""
-    listening = serving.head.run(f"ss -Hltn sport = :{MASTER_PORT}").stdout
-    assert "0.0.0.0" in listening or "*" in listening
-    assert not services.answers(serving.head.address, MASTER_PORT)
-    assert services.answers(serving.head.address, PORT)
+    check_rendezvous(serving)
 
 
 def test_code_in_an_engine_finds_no_way_out_but_to_the_other_rank(serving: Pair) -> None:
