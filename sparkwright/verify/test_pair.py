@@ -116,8 +116,9 @@ def test_data_takes_the_link(
     proved(f"16 tokens: {link:,} bytes came by the link, {grown[lan]:,} by the LAN")
 
 
+@pytest.mark.usefixtures("fabric")
 def test_a_known_text_is_known(
-    api: Api, target: SparkTarget, fabric: FabricPlan, release: Release, proved: Proved
+    api: Api, target: SparkTarget, release: Release, proved: Proved
 ) -> None:
     """A sum over the ranks that goes wrong leaves nothing of what a model has learned."""
     if target.hardware_class == "lab":
@@ -128,28 +129,26 @@ def test_a_known_text_is_known(
     proved(f"a known text: {mean:.2f} a token (natural logarithm; chance is -12)")
 
 
+@pytest.mark.usefixtures("fabric")
 def test_as_one_spark(
-    api: Api,
-    lone_api: Api,
-    target: SparkTarget,
-    fabric: FabricPlan,
-    release: Release,
-    proved: Proved,
+    api: Api, lone_api: Api, target: SparkTarget, release: Release, proved: Proved
 ) -> None:
     """On CPUs the same tokens come; on GPUs rounding decides between near ties."""
     if target.hardware_class == "lab":
-        first, second = (
-            json.loads(ask("/v1/chat/completions", chat(release, logprobs=True)))["choices"][0]
-            for ask in (api, lone_api)
-        )
-        tokens = [[each["token"] for each in one["logprobs"]["content"]] for one in (first, second)]
-        assert tokens[0] == tokens[1]
-        proved(f"the same {len(tokens[0])} greedy tokens as one Spark gives")
+        tokens, others = (greedy_tokens(ask, release) for ask in (api, lone_api))
+        assert tokens == others
+        proved(f"the same {len(tokens)} greedy tokens as one Spark gives")
         return
     own, other = (text_of(ask, release) for ask in (api, lone_api))
     assert not problem(own, other)
     apart = statistics.fmean(abs(a - b) for a, b in zip(own, other, strict=True))
     proved(f"log probabilities of a prompt as one Spark gives: {apart:.3f} apart in the mean")
+
+
+def greedy_tokens(ask: Api, release: Release) -> list[str]:
+    """Return the tokens of a short answer."""
+    answer = json.loads(ask("/v1/chat/completions", chat(release, logprobs=True)))
+    return [each["token"] for each in answer["choices"][0]["logprobs"]["content"]]
 
 
 def text_of(ask: Api, release: Release) -> list[float]:

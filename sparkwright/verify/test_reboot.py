@@ -1,6 +1,7 @@
 """After a reboot the Spark serves again, with nobody's help."""
 
 import time
+from typing import Any
 
 import pytest
 from testinfra.host import Host
@@ -27,14 +28,9 @@ def output(host: Host, command: str) -> str | None:
 
 
 def test_serves_again_after_reboot(
-    host: Host,
-    target: SparkTarget,
-    release: Release,
-    api: Api,
-    proved: Proved,
-    request: pytest.FixtureRequest,
+    host: Host, target: SparkTarget, release: Release, api: Api, proved: Proved, pytestconfig: Any
 ) -> None:
-    if not request.config.getoption("--reboot"):
+    if not pytestconfig.getoption("--reboot"):
         pytest.skip("reboots the Spark: ask for it with --reboot")
     if is_local(target.spark):
         pytest.skip("the Spark that runs the tests cannot watch its own reboot")
