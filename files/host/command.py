@@ -1,38 +1,29 @@
 """sparkwright-host: the programs that Sparkwright runs on a Spark, a subcommand each.
 
-Systemd's units and Sparkwright's runs call them; by hand they are of use to look at something.
+Systemd's units and Sparkwright's runs call them; by hand, they show something.
 """
 
 import argparse
 import importlib
 import sys
 
-# Subcommand -> the module whose `command` runs it, and what it is for.
+# Subcommand -> the module of `host` whose `command` runs it, and what it is for.
 COMMANDS = {
-    "engine": ("host.engine.supervisor", "run the engine of a release, as vllm@RELEASE does"),
-    "switch": ("host.engine.switch.course", "have another release serve, or take that back"),
-    "door": ("host.door.door", "list the engines behind the door, or change which is preferred"),
-    "metrics": (
-        "host.insight.monitoring.metrics",
-        "print the metrics of GPU, engine, memory and door",
-    ),
-    "state": ("host.state.state", "print what this Spark is"),
-    "benchmark": (
-        "host.insight.benchmark.measure",
-        "measure what a run has asked for",
-    ),
-    "gpu-proof": ("host.machine.runtime.gpu_proof", "show that a container gets the GPU"),
-    "fetch-weights": ("host.artifacts.weights.fetch", "fetch and verify a checkpoint"),
-    "link-weights": (
-        "host.artifacts.weights.link",
-        "begin with what other folders have",
-    ),
-    "hand-over": ("host.artifacts.weights.hand_over", "give a folder of weights another owner"),
-    "check-token": ("host.artifacts.weights.check_token", "ask the hub whose token this is"),
-    "pull-image": ("host.artifacts.image.pull", "have Docker pull an image"),
-    "build-image": ("host.artifacts.image.build", "have Docker build an image"),
-    "copy-image": ("host.artifacts.image.copy", "copy an image from the other Spark of the pair"),
-    "serve-files": ("host.network.fabric.file_server", "lend verified files to the other Spark"),
+    "engine": ("engine.supervisor", "run the engine of a release, as vllm@RELEASE does"),
+    "switch": ("engine.switch.course", "have another release serve, or take that back"),
+    "door": ("door.door", "list the engines behind the door, or change which is preferred"),
+    "metrics": ("insight.monitoring.metrics", "print the metrics of GPU, engine, memory and door"),
+    "state": ("state.state", "print what this Spark is"),
+    "benchmark": ("insight.benchmark.measure", "measure what a run has asked for"),
+    "gpu-proof": ("machine.runtime.gpu_proof", "show that a container gets the GPU"),
+    "fetch-weights": ("artifacts.weights.fetch", "fetch and verify a checkpoint"),
+    "link-weights": ("artifacts.weights.link", "begin with what other folders have"),
+    "hand-over": ("artifacts.weights.hand_over", "give a folder of weights another owner"),
+    "check-token": ("artifacts.weights.check_token", "ask the hub whose token this is"),
+    "pull-image": ("artifacts.image.pull", "have Docker pull an image"),
+    "build-image": ("artifacts.image.build", "have Docker build an image"),
+    "copy-image": ("artifacts.image.copy", "copy an image from the other Spark of the pair"),
+    "serve-files": ("network.fabric.file_server", "lend verified files to the other Spark"),
 }
 
 
@@ -49,7 +40,7 @@ def main() -> None:
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...")
     chosen = parser.parse_args()
     sys.argv = [f"{parser.prog} {chosen.subcommand}", *chosen.arguments]
-    importlib.import_module(COMMANDS[chosen.subcommand][0]).command()
+    importlib.import_module(f"host.{COMMANDS[chosen.subcommand][0]}").command()
 
 
 if __name__ == "__main__":

@@ -90,7 +90,8 @@ FABRIC_SYSCTL = "/etc/sysctl.d/60-sparkwright-fabric.conf"
 TOOLKIT_SOURCES = "/etc/apt/sources.list.d/nvidia-container-toolkit.sources"
 TOOLKIT_KEYRING = "/etc/apt/keyrings/nvidia-container-toolkit.asc"
 EARLYOOM = "/etc/default/earlyoom"
-EXPORTER_DEFAULTS = "/etc/default/prometheus-node-exporter"
+EXPORTER = "prometheus-node-exporter"
+EXPORTER_DEFAULTS = f"/etc/default/{EXPORTER}"
 DAEMON_JSON = "/etc/docker/daemon.json"
 NETPLAN = "/etc/netplan/60-sparkwright-fabric.yaml"
 UFW_CONF = "/etc/ufw/ufw.conf"
@@ -114,10 +115,7 @@ FILES = (
 )
 
 # The packages that a run may install; ROOT/state/installed names those that runs have installed.
-PACKAGES = (
-    *("earlyoom", "haproxy", "nvidia-container-toolkit"),
-    *("prometheus-node-exporter", "python3-venv", "ufw"),
-)
+PACKAGES = (*("earlyoom", "haproxy", "nvidia-container-toolkit", EXPORTER, "python3-venv", "ufw"),)
 
 
 def folder_names() -> list[str]:

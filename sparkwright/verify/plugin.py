@@ -21,22 +21,11 @@ from sparkwright.declared.fleet.fabric_plan import FabricPlan
 from sparkwright.plan.release.lock import Lock, lock_path, read_lock
 from sparkwright.plan.release.release import Release
 from sparkwright.run.spark import SparkTarget
-from sparkwright.verify.serving import Client, address_of, client_of, unready
-from sparkwright.verify.sparks import (
-    CHOSEN,
-    SPARKS,
-    Data,
-    at_once,
-    concerns,
-    connection,
-    disconnect,
-    load,
-    reached,
-)
+from sparkwright.verify import sparks
+from sparkwright.verify.sparks import CHOSEN, SPARKS, Client
 
 Api = Callable[..., str]
 Proved = Callable[[str], None]
-
 # Characters of what a failure says.
 _LENGTH = 300
 # Those that cannot be verified, and of which a test has said so.
@@ -61,14 +50,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Read the inventory and connect first: what is wrong ends the run, in a sentence each."""
     config = session.config
     try:
-        load(config.getoption("--inventory"), config.getoption("--limit"))
+        sparks.load(config.getoption("--inventory"), config.getoption("--limit"))
     except PlanError as error:
         raise pytest.UsageError(str(error)) from None
     if config.option.collectonly or hasattr(config, "workerinput"):
         return
     # What is open is closed at the end, which pytest comes to by an exception.
     signal.signal(signal.SIGINT, _interrupted)
-    problems = [problem for problem in at_once(unready) if problem]
+    problems = sparks.all_unready()
     if len(problems) == len(CHOSEN):
         print("\n".join(problems), file=sys.stderr)
         # pytest prints this twice.
@@ -88,34 +77,28 @@ def pytest_internalerror(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
 
 def pytest_sessionfinish() -> None:
     """Close the connections."""
-    disconnect()
+    sparks.disconnect()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run every test on every Spark of the inventory that it concerns, as its fixtures tell."""
     if "spark" in metafunc.fixturenames:
-        names = [name for name in CHOSEN if concerns(metafunc.fixturenames, SPARKS[name])]
+        fixtures = metafunc.fixturenames
+        names = [name for name in CHOSEN if sparks.concerns(fixtures, SPARKS[name])]
         none = pytest.param("none", marks=pytest.mark.skip("concerns no Spark of this inventory"))
         metafunc.parametrize("spark", names or [none], scope="session")
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
-    """Fail the first test of a Spark that does not answer or serve, and skip its others.
-
-    What an owner wrote wrong, or has yet to deploy, is shown without a traceback.
-    """
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fail the first test of a Spark that does not answer or serve, and skip its others."""
     spark = getattr(getattr(item, "callspec", None), "params", {}).get("spark")
-    if spark in SPARKS and (problem := unready(spark)):
+    if spark in SPARKS and (problem := sparks.unready(spark)):
         if spark in _told:
-            _, silent = reached(SPARKS[spark]["spark"])
+            _, silent = sparks.reached(SPARKS[spark].spark)
             pytest.skip(f"{spark} does not {'answer' if silent else 'serve'}")
         _told.add(spark)
         pytest.fail(problem, pytrace=False)
-    try:
-        return (yield)
-    except PlanError as error:
-        raise pytest.fail.Exception(str(error), pytrace=False) from None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -129,33 +112,28 @@ def pytest_runtest_makereport(
         error = call.excinfo.value
         first, *more = str(error).splitlines() or [""]
         line = plain(f"{type(error).__name__}: {first}{' …' if more else ''}", _LENGTH)
-        # These are sentences of our own.
-        report.longrepr = str(error) if isinstance(error, pytest.fail.Exception) else line
+        # What an owner wrote wrong, or has yet to deploy, we say in sentences.
+        ours = isinstance(error, (pytest.fail.Exception, PlanError))
+        report.longrepr = str(error) if ours else line
     return report
 
 
 @pytest.fixture(scope="session")
-def data(spark: str) -> Data:
-    """Inventory and group data of the Spark, as a deploy sees them."""
+def target(spark: str) -> SparkTarget:
+    """The declared state of the Spark."""
     return SPARKS[spark]
 
 
 @pytest.fixture(scope="session")
-def target(data: Data) -> SparkTarget:
-    """The declared state of the Spark."""
-    return SparkTarget.of(data)
-
-
-@pytest.fixture(scope="session")
-def host(data: Data) -> Host:
+def host(target: SparkTarget) -> Host:
     """The Spark itself, as root."""
-    return connection(data["spark"])
+    return sparks.connection(target.spark)
 
 
 @pytest.fixture(scope="session")
 def peer(fabric: FabricPlan) -> Host:
     """The other Spark of a pair."""
-    return connection(fabric.peer)
+    return sparks.connection(fabric.peer)
 
 
 @pytest.fixture(scope="session")
@@ -181,9 +159,9 @@ def fabric(target: SparkTarget) -> FabricPlan:
 
 
 @pytest.fixture(scope="session")
-def api(data: Data, release: Release) -> Api:
+def api(target: SparkTarget, release: Release) -> Api:
     """Send a request to the engine from its head itself; return the answer's text."""
-    return _api(connection(data["ranks"][0]), release)
+    return _api(sparks.connection(target.ranks[0]), release)
 
 
 @pytest.fixture(scope="session")
@@ -194,14 +172,15 @@ def chats(release: Release) -> None:
 
 
 @pytest.fixture(scope="session")
-def lone_api(data: Data, lock: Lock) -> Api:
+def lone_api(target: SparkTarget, lock: Lock) -> Api:
     """The same for a replica of one Spark with the same recipe; without one, skip."""
+    name = target.recipe_name
     for other in SPARKS.values():
-        if other["recipe"] == data["recipe"] and len(other["ranks"]) == 1:
-            alone = SparkTarget.of(other).release_by(lock)
+        if other.recipe_name == name and len(other.ranks) == 1:
+            alone = other.release_by(lock)
             assert alone
-            return _api(connection(other["spark"]), alone)
-    pytest.skip(f"no replica of one Spark serves {data['recipe']}: nothing to compare with")
+            return _api(sparks.connection(other.spark), alone)
+    pytest.skip(f"no replica of one Spark serves {name}: nothing to compare with")
 
 
 def _api(head: Host, release: Release) -> Api:
@@ -220,19 +199,19 @@ def _api(head: Host, release: Release) -> Api:
 
 
 @pytest.fixture(scope="session")
-def address(data: Data) -> str:
+def address(target: SparkTarget) -> str:
     """Where clients reach the Spark."""
-    connection(data["spark"])  # fails with its reason where the Spark does not answer
-    address, jump = address_of(data)
+    sparks.connection(target.spark)  # fails with its reason where the Spark does not answer
+    address, jump = sparks.address_of(target.spark)
     if jump:
-        pytest.skip(f"{data['spark']} is behind {jump}: its door cannot be reached from here")
+        pytest.skip(f"{target.spark} is behind {jump}: its door cannot be reached from here")
     return address
 
 
 @pytest.fixture(scope="session")
-def client(data: Data, target: SparkTarget, address: str) -> Client:
+def client(target: SparkTarget, address: str) -> Client:
     """Send a request through the door, from here; with the fleet's key unless another is given."""
-    return client_of(data, target, address)
+    return sparks.client_of(target, address)
 
 
 @pytest.fixture

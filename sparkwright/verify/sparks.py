@@ -1,34 +1,41 @@
-"""The Sparks of an inventory as pyinfra sees them, and the connections to them."""
+"""The Sparks of an inventory as pyinfra sees them, the ways to them, and whether they serve."""
 
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 import testinfra
 from testinfra.host import Host
 
+from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.terminal import plain
 from sparkwright.declared.fleet.group_data import checked_group_data, data_of_spark
+from sparkwright.door.door import door_unit
+from sparkwright.door.keys import api_keys
 from sparkwright.run.inventory.data import choose_replicas, selected
 from sparkwright.run.inventory.groups import groups_of_python
 from sparkwright.run.spark import SparkTarget, fleet_of
 
-Data = dict[str, Any]
-
+Client = Callable[..., requests.Response]
 # What `load` has read, by the Spark's name: of one that serves two replicas, by SPARK/REPLICA.
-SPARKS: dict[str, Data] = {}
+SPARKS: dict[str, SparkTarget] = {}
 # Those of them that `--limit` leaves, in their order.
-CHOSEN: dict[str, None] = {}
-
+CHOSEN: list[str] = []
+# pyinfra's data of each host, by the Spark's name, and what pyinfra calls it: `pyinfra_name`.
+_HOSTS: dict[str, dict[str, Any]] = {}
 # One that is off is given up soon. A dead connection is noticed, so that a test may reboot a Spark.
 _ALIVE = "-o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=2"
+# Seconds in which a door answers that has an engine.
+_PATIENCE = 10
 
 
 def load(inventory: str, limit: Sequence[str]) -> None:
@@ -52,39 +59,30 @@ def load(inventory: str, limit: Sequence[str]) -> None:
     chosen = [name for name, _ in selected(groups, limit, ())]
     files = checked_group_data()
     for name, data in next(iter(groups.values())):
-        fleet = fleet_of(Path(data["fleet"]))
-        own = {**data_of_spark(fleet, data["spark"], files), **data}
-        seats = dict(_seats({"pyinfra_name": name, **own}))
-        SPARKS.update(seats)
-        if name in chosen:
-            meant = [each for each in seats if seats[each]["replica"] in data.get("chosen", ())]
-            CHOSEN.update(dict.fromkeys(meant or seats))
+        spark = data["spark"]
+        known = {**data_of_spark(fleet_of(Path(data["fleet"])), spark, files), **data}
+        _HOSTS[spark] = {"pyinfra_name": name, **known}
+        own = SparkTarget.of(known)
+        for seat in own.seats:
+            shown = f"{spark}/{seat.replica}" if seat.replicas else spark
+            SPARKS[shown] = seat
+            if name in chosen and seat in own.chosen_seats:
+                CHOSEN.append(shown)
 
 
-def _seats(data: Data) -> Iterator[tuple[str, Data]]:
-    """Yield the name and data of a Spark, or of each replica where it serves two."""
-    for seat in SparkTarget.of(data).seats:
-        if not seat.replicas:
-            yield data["spark"], data
-            continue
-        own = {
-            "replica": seat.replica,
-            "recipe": seat.recipe_name,
-            "port": seat.port,
-            "api_key": seat.api_key,
-            "seat": seat.seat,
-        }
-        yield f"{data['spark']}/{seat.replica}", data | own
-
-
-def concerns(fixtures: Sequence[str], data: Data) -> bool:
+def concerns(fixtures: Sequence[str], target: SparkTarget) -> bool:
     """Tell whether a test is about such a Spark."""
-    if "fabric" in fixtures and not SparkTarget.of(data).fabric:
+    if "fabric" in fixtures and not target.fabric:
         return False
     asks = {"api", "client", "address"}.intersection(fixtures)
-    if asks and "host" not in fixtures and data["rank"] != 0:
+    if asks and "host" not in fixtures and target.rank != 0:
         return False
-    return bool(data["recipe"]) or "release" not in fixtures
+    return bool(target.recipe_name) or "release" not in fixtures
+
+
+def is_local(spark: str) -> bool:
+    """Tell whether a Spark is the machine that verifies."""
+    return bool(_HOSTS[spark]["pyinfra_name"] == "@local")
 
 
 @cache
@@ -97,34 +95,15 @@ def _sockets() -> Path:
     return Path(tempfile.mkdtemp(prefix="verify-", dir="/tmp"))
 
 
-def connection(spark: str) -> Host:
-    """Return a connection to a Spark, as root; fail with a sentence if it does not answer."""
-    host, problem = reached(spark)
-    if problem:
-        pytest.fail(problem, pytrace=False)
-    return host
-
-
-def at_once(ask: Callable[[str], str]) -> list[str]:
-    """Ask something of each chosen Spark, at once."""
-    _sockets()
-    pool = ThreadPoolExecutor()
-    try:
-        return [*pool.map(ask, CHOSEN)]
-    finally:
-        # After Ctrl-C, nobody waits for an ssh.
-        pool.shutdown(wait=False)
-
-
 @cache
 def reached(spark: str) -> tuple[Host, str]:
     """Return a connection to a Spark, and why it cannot be used, in a sentence; "" if it can."""
-    data = next(each for each in SPARKS.values() if each["spark"] == spark)
-    if data["pyinfra_name"] == "@local":
+    data = _HOSTS[spark]
+    if is_local(spark):
         host = testinfra.get_host("local://", sudo=True)
     else:
         user = f"{data['ssh_user']}@" if "ssh_user" in data else ""
-        address = data.get("ssh_hostname", data["spark"])
+        address = data.get("ssh_hostname", spark)
         options = f"-o BatchMode=yes {_ALIVE}"
         if "ssh_known_hosts_file" in data:
             options += f" -o UserKnownHostsFile={data['ssh_known_hosts_file']}"
@@ -143,6 +122,25 @@ def reached(spark: str) -> tuple[Host, str]:
     return host, plain(f"{spark}: found no way in as root: {said}") if answer.rc else ""
 
 
+def connection(spark: str) -> Host:
+    """Return a connection to a Spark, as root; fail with a sentence if it does not answer."""
+    host, problem = reached(spark)
+    if problem:
+        pytest.fail(problem, pytrace=False)
+    return host
+
+
+def all_unready() -> list[str]:
+    """Return why chosen Sparks cannot be verified, a sentence each; they are asked at once."""
+    _sockets()
+    pool = ThreadPoolExecutor()
+    try:
+        return [problem for problem in pool.map(unready, CHOSEN) if problem]
+    finally:
+        # After Ctrl-C, nobody waits for an ssh.
+        pool.shutdown(wait=False)
+
+
 def disconnect() -> None:
     """Close all connections."""
     if not _sockets.cache_info().currsize:
@@ -152,3 +150,91 @@ def disconnect() -> None:
         subprocess.run(close, capture_output=True, check=False)
     # ssh removes a socket itself, maybe at this moment.
     shutil.rmtree(_sockets(), ignore_errors=True)
+
+
+@cache
+def unready(name: str) -> str:
+    """Return why a Spark of `SPARKS` cannot be verified, in a sentence; "" if it can."""
+    target = SPARKS[name]
+    host, problem = reached(target.spark)
+    if problem or not target.recipe_name:
+        return problem
+    current = host.file(f"{target.place}/current")
+    release = Path(current.linked_to).name if current.is_symlink else ""
+    units = [f"vllm@{release}", *([] if target.rank else [door_unit(target.place)])]
+    states = [host.service(unit).systemd_properties["ActiveState"] for unit in units if release]
+    try:
+        return unserved(name, release, states, lambda: _answer(target))
+    except PlanError as error:
+        return str(error)
+
+
+def unserved(
+    name: str, release: str, states: Sequence[str], answer: Callable[[], int | str]
+) -> str:
+    """Return why a Spark does not serve, and what to do; "" if it does.
+
+    Args:
+        release: The current one, "" for none.
+        states: Of its unit; on a head, of its door.
+        answer: Asks the door: an HTTP status, or why there is none; "" where nobody can ask it.
+    """
+
+    def said(why: str, verb: str) -> str:
+        return f"{name} does not serve: {why}. Next: {next_line(verb)}"
+
+    if not release:
+        return said("nothing is set up on it", "apply")
+    engine, *door = states
+    if engine == "inactive":
+        return said(f"the engine vllm@{release} is inactive (it was stopped)", "start")
+    if engine != "active":
+        return said(f"the engine vllm@{release} is {engine}", "doctor")
+    if not door:
+        return ""
+    if door != ["active"]:
+        return said(f"its door is {door[0]}", "doctor")
+    status = answer()
+    if status == requests.codes.unauthorized:
+        return said("its door does not know this site's key, which is newer", "apply")
+    return "" if status in (requests.codes.ok, "") else said(f"its door answers {status}", "doctor")
+
+
+def _answer(target: SparkTarget) -> int | str:
+    address, jump = address_of(target.spark)
+    if jump:
+        return ""
+    try:
+        return client_of(target, address)("GET", "/v1/models", timeout=_PATIENCE).status_code
+    except requests.RequestException as error:
+        return f"nothing at {address}:{target.port} ({type(error).__name__})"
+
+
+def address_of(spark: str) -> tuple[str, str]:
+    """Return where clients reach a Spark, as SSH's settings say, and its jump host, if any."""
+    if is_local(spark):
+        return "127.0.0.1", ""
+    line = ["ssh", "-G", _HOSTS[spark].get("ssh_hostname") or spark]
+    told = subprocess.run(line, capture_output=True, text=True, check=True).stdout
+    options = dict(line.split(" ", 1) for line in told.splitlines() if " " in line)
+    jump = options.get("proxyjump", "none")
+    return options["hostname"], "" if jump == "none" else jump
+
+
+def client_of(target: SparkTarget, address: str) -> Client:
+    """Return what sends requests through a door, from here; with the fleet's key unless told."""
+    base = f"http{'s' if target.settings.secured else ''}://{address}:{target.port}"
+    own = "none" if target.api_key == "none" else api_keys(target.fleet)[0]
+
+    def ask(
+        method: str, path: str, body: object = None, key: str | None = own, **options: Any
+    ) -> requests.Response:
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        options = {"timeout": 120, "json": body, "headers": headers, **options}
+        with warnings.catch_warnings():
+            # A certificate names the Spark as its clients do, which may not be as pyinfra does:
+            # test_certificate proves it by that name.
+            warnings.filterwarnings("ignore", "Unverified HTTPS request")
+            return requests.request(method, base + path, verify=False, **options)
+
+    return ask

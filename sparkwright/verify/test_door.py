@@ -2,7 +2,6 @@
 
 import socket
 import ssl
-from pathlib import Path
 
 import pytest
 from testinfra.host import Host
@@ -12,8 +11,7 @@ from sparkwright.door.certificates import authority_file
 from sparkwright.plan.release.release import Release
 from sparkwright.run.spark import SparkTarget
 from sparkwright.verify.plugin import Proved
-from sparkwright.verify.serving import Client
-from sparkwright.verify.sparks import Data
+from sparkwright.verify.sparks import Client
 from sparkwright.verify.test_engine import chat, chunks
 
 # Routes of vLLM 0.33 that no client needs; its own `--api-key` leaves most of them open.
@@ -33,29 +31,29 @@ CLOSED = (
 )
 
 
-def test_key(client: Client, data: Data, release: Release, proved: Proved) -> None:
+def test_key(client: Client, target: SparkTarget, release: Release, proved: Proved) -> None:
     """Without the key, and with a wrong one, nobody gets in."""
     names = {entry["id"] for entry in client("GET", "/v1/models").json()["data"]}
     assert names >= set(release.recipe.models)
-    if data["api_key"] == "none":
+    if target.api_key == "none":
         assert client("GET", "/v1/models", key=None).ok
-        proved(f"port {data['port']} is open to all, as the inventory says")
+        proved(f"port {target.port} is open to all, as the inventory says")
         return
     for key in (None, "sk-wrong", ""):
         for path in ("/v1/models", "/metrics"):
             assert client("GET", path, key=key).status_code == 401, (key, path)
         body = {"model": release.recipe.served_names[0], "prompt": "Hi", "max_tokens": 1}
         assert client("POST", "/v1/completions", body, key=key).status_code == 401, key
-    proved(f"port {data['port']} wants the key: none and a wrong one get 401")
+    proved(f"port {target.port} wants the key: none and a wrong one get 401")
 
 
-def test_certificate(data: Data, target: SparkTarget, address: str, proved: Proved) -> None:
+def test_certificate(target: SparkTarget, address: str, proved: Proved) -> None:
     if target.settings.tls != "own":
         pytest.skip('no certificate of the site\'s own: tls = "own" in the group data')
-    context = ssl.create_default_context(cafile=authority_file(Path(data["fleet"])))
+    context = ssl.create_default_context(cafile=authority_file(target.fleet))
     with (
-        socket.create_connection((address, data["port"]), timeout=30) as plain,
-        context.wrap_socket(plain, server_hostname=data["spark"]) as secured,
+        socket.create_connection((address, target.port), timeout=30) as plain,
+        context.wrap_socket(plain, server_hostname=target.spark) as secured,
     ):
         assert secured.version() in ("TLSv1.2", "TLSv1.3")
     proved("the door shows a certificate of the site's own authority")

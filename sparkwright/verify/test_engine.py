@@ -13,7 +13,6 @@ from sparkwright.plan.release.lock import Lock
 from sparkwright.plan.release.release import Release
 from sparkwright.run.spark import SparkTarget
 from sparkwright.verify.plugin import Api, Proved
-from sparkwright.verify.sparks import Data
 
 
 def chat(release: Release, **options: object) -> dict[str, object]:
@@ -119,7 +118,7 @@ def test_chat(api: Api, release: Release, proved: Proved) -> None:
 
 
 @pytest.mark.usefixtures("chats")
-def test_thinking(api: Api, data: Data, release: Release, proved: Proved) -> None:
+def test_thinking(api: Api, target: SparkTarget, release: Release, proved: Proved) -> None:
     """Thoughts come apart from the answer, and leave room for one: `content` is not null."""
     if "reasoning-parser" not in release.recipe.args:
         pytest.skip(f"recipe {release.recipe.name} names no reasoning-parser")
@@ -132,7 +131,7 @@ def test_thinking(api: Api, data: Data, release: Release, proved: Proved) -> Non
         return message.get("reasoning") or message.get("reasoning_content"), message["content"]
 
     # The random model of a lab thinks for as long as it may.
-    lab = data["hardware"] == "lab"
+    lab = target.hardware_class == "lab"
     room = 16 if lab else 4096
     thoughts, answer = ask(thinking=True)
     assert thoughts

@@ -1,14 +1,16 @@
 """After a reboot the Spark serves again, with nobody's help."""
 
 import time
+from typing import Any
 
 import pytest
 from testinfra.host import Host
 
 from sparkwright.declared.recipe import questions
 from sparkwright.plan.release.release import Release
+from sparkwright.run.spark import SparkTarget
 from sparkwright.verify.plugin import Api, Proved
-from sparkwright.verify.sparks import Data
+from sparkwright.verify.sparks import is_local
 
 # What changes with each boot; a container has its host's boot_id, and a process 1 of its own.
 BOOT = "cat /proc/sys/kernel/random/boot_id; cut -d' ' -f22 /proc/1/stat"
@@ -26,16 +28,11 @@ def output(host: Host, command: str) -> str | None:
 
 
 def test_serves_again_after_reboot(
-    host: Host,
-    data: Data,
-    release: Release,
-    api: Api,
-    proved: Proved,
-    request: pytest.FixtureRequest,
+    host: Host, target: SparkTarget, release: Release, api: Api, proved: Proved, pytestconfig: Any
 ) -> None:
-    if not request.config.getoption("--reboot"):
+    if not pytestconfig.getoption("--reboot"):
         pytest.skip("reboots the Spark: ask for it with --reboot")
-    if data["pyinfra_name"] == "@local":
+    if is_local(target.spark):
         pytest.skip("the Spark that runs the tests cannot watch its own reboot")
     before = host.check_output(BOOT)
     begun = time.monotonic()

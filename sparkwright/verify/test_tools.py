@@ -5,20 +5,20 @@ import json
 import pytest
 
 from sparkwright.plan.release.release import Release
+from sparkwright.run.spark import SparkTarget
 from sparkwright.verify import tools
 from sparkwright.verify.plugin import Api, Proved
-from sparkwright.verify.sparks import Data
 from sparkwright.verify.test_engine import chat, chunks
 
 
 @pytest.fixture
-def agent(release: Release, data: Data) -> str:
+def agent(release: Release, target: SparkTarget) -> str:
     """Who decides what to call; skip where that can prove nothing."""
     if not release.recipe.options.enable_auto_tool_choice:
         pytest.skip(f"recipe {release.recipe.name} does not set enable-auto-tool-choice")
-    if data["hardware"] != "lab":
+    if target.hardware_class != "lab":
         return "model"
-    if len(data["ranks"]) > 1:
+    if target.is_pair:
         pytest.skip("scripted text takes the same way on one virtual Spark, in a tenth of the time")
     return "script (its model cannot)"
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 Json = dict[str, Any]
-
 SYSTEM = (
     "Use the tools. Never guess what a tool can tell: call it, and wait for its result before a "
     "call that depends on it. Answer in one short sentence once you have what you need."
@@ -31,12 +30,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Story:
-    """A question, the calls that it takes, and what the answer must then hold.
-
-    Attributes:
-        steps: The calls of one message each, which are independent of one another.
-        answer: Words that only the results told.
-    """
+    """A question, its steps (the calls of one message each), and words that only results told."""
 
     name: str
     question: str
@@ -106,10 +100,7 @@ STORIES = [
 
 def opening(story: Story) -> list[Json]:
     """Return the messages that a story begins with."""
-    return [
-        {"role": "system", "content": SYSTEM},
-        {"role": "user", "content": story.question},
-    ]
+    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": story.question}]
 
 
 def assemble(chunks: Iterable[Json]) -> Json:

@@ -15,12 +15,20 @@ from sparkwright.door.keys import api_keys
 from tests.clock import patience
 from tests.driver.benchmark import added, check_short, measured, tools
 from tests.driver.client import PORT
-from tests.driver.confined import Confinement, confinement
+from tests.driver.confined import CONFINED, confinement
 from tests.driver.declared import BROKEN, changed, seed
 from tests.driver.load import load
 from tests.driver.places import PLACES, places
 from tests.driver.product import DEPLOY, PROJECT, TOKEN, Run, pyinfra, verification
-from tests.driver.sparks import current, only, standing, unit, until, wait_active
+from tests.driver.sparks import (
+    current,
+    only,
+    restarted_from_a_hang,
+    standing,
+    unit,
+    until,
+    wait_active,
+)
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET
 
@@ -70,11 +78,7 @@ def test_verification(served: Run) -> None:
 
 def test_the_engine_is_confined(spark: Handle, served: Run) -> None:
     """Every process of real vLLM, by what the kernel says; what it compiles is for itself alone."""
-    assert confinement(spark) == {
-        Confinement(
-            capabilities=0, no_new_privileges=True, filtered=True, read_only=True, threads=8192
-        )
-    }
+    assert confinement(spark) == {CONFINED}
     look = "sudo docker inspect --format '{{.Image}}' $(sudo docker ps --quiet)"
     (image,) = spark.run(look).stdout.split()
     caches = spark.run("sudo sh -c 'cd /opt/qwen36/cache && stat -c \"%a %U %n\" . */*'").stdout
@@ -145,13 +149,8 @@ def test_killed_engine_comes_back(spark: Handle, served: Run) -> None:
 
 
 def test_an_engine_that_hangs_is_restarted(spark: Handle, served: Run) -> None:
-    """It goes on answering /health: only a token that does not come tells."""
-    name = unit(spark)
-    restarts = f"systemctl show -P NRestarts {name}"
-    before = int(spark.run(restarts).stdout)
-    spark.run("sudo pkill -STOP VLLM::EngineCor")
-    assert requests.get(f"http://{spark.address}:{PORT}/health", timeout=patience(10)).ok
-    until(spark, f"test $({restarts}) -gt {before}")
+    """Only a token that does not come tells."""
+    name = restarted_from_a_hang(spark)
     assert "no token" in spark.run(f"sudo journalctl -u {name} | grep 'engine ended'").stdout
     wait_active(spark)
 
@@ -159,10 +158,7 @@ def test_an_engine_that_hangs_is_restarted(spark: Handle, served: Run) -> None:
 def test_an_unknown_flag_is_refused(spark: Handle, served: Run) -> None:
     release = current(spark)
     with load(spark) as seen, changed("broken", BROKEN):
-        run = pyinfra(DEPLOY)
-    assert run.status == 1
-    assert "does not know a flag" in run.output
-    assert f"{release} serves" in run.output
+        pyinfra(DEPLOY).fails("does not know a flag", f"{release} serves")
     assert seen.failed == []
     assert standing(spark) == only(release)
 

@@ -8,15 +8,13 @@ from collections.abc import Callable
 import pytest
 
 from host.common import probe
-from sparkwright.common.ports import MASTER_PORT
 from sparkwright.plan.release.lock import lock_path, read_lock
-from tests.driver.client import PORT
-from tests.driver.confined import Confinement, confinement
+from tests.driver.confined import CONFINED, confinement
 from tests.driver.declared import replica
 from tests.driver.events import ENGINE_KILLED, RANK_HANGS, recovery
-from tests.driver.pairs import Pair, received_bytes
+from tests.driver.pairs import Pair, check_rendezvous, received_bytes
 from tests.driver.product import DEPLOY, pyinfra, verification
-from tests.lab import hub, services
+from tests.lab import hub
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET
 
@@ -70,19 +68,12 @@ def test_second_run_changes_nothing(serving: Pair) -> None:
 
 
 def test_the_rendezvous_is_closed_on_the_lan(serving: Pair) -> None:
-    """vLLM listens for its ranks on all addresses."""
-    listening = serving.head.run(f"ss -Hltn sport = :{MASTER_PORT}").stdout
-    assert "0.0.0.0" in listening or "*" in listening
-    assert not services.answers(serving.head.address, MASTER_PORT)
-    assert services.answers(serving.head.address, PORT)
+    check_rendezvous(serving)
 
 
 def test_both_engines_are_confined(serving: Pair) -> None:
     """The lab has no RDMA device: with one, IPC_LOCK is the only capability."""
-    confined = Confinement(
-        capabilities=0, no_new_privileges=True, filtered=True, read_only=True, threads=8192
-    )
-    assert serving.each(confinement) == [{confined}, {confined}]
+    assert serving.each(confinement) == [{CONFINED}, {CONFINED}]
 
 
 def test_verification(serving: Pair) -> None:

@@ -109,14 +109,21 @@ def command(
     values = f"ROOT = {str(project / 'root')!r}\nSPARKS, SILENT = {sparks}, {silent}"
     inventory.write_text(f"{values}\n{INVENTORY}")
     environment = os.environ | {"PATH": f"{project / 'bin'}:{os.environ['PATH']}", "TZ": "UTC"}
-    settings = {"cwd": PROJECT, "env": environment}
-    return [str(inventory), *(words or ("deploys/status.py",))], settings
+    return [str(inventory), "deploys/status.py", *words], {"cwd": PROJECT, "env": environment}
+
+
+def status(
+    project: Path, *words: str, code: int = 1, **given: int
+) -> "subprocess.CompletedProcess[str]":
+    """Run pyinfra, which is to end with a status."""
+    line, settings = command(project, *words, **given)
+    done = forked.run(line, **settings)
+    assert done.returncode == code, done.stderr
+    return done
 
 
 def test_an_unreachable_spark_is_a_row(project: Path) -> None:
-    line, settings = command(project)
-    done = forked.run(line, **settings)
-    assert done.returncode == 1, done.stderr
+    done = status(project)
     head, a, b, *rest = done.stdout.splitlines()
     assert head.startswith("spark    replica")
     assert re.search(r"spark-a +chat +lab-tiny +0a1b2c3d +21 Nov 05:46 +[1-9]\d* +4\+2 ", a)
@@ -138,11 +145,9 @@ def test_nobody_waits_for_the_slow_and_the_dead(project: Path) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=100) as silent:
         seconds = []
         for sparks in (1, 64):
-            line, settings = command(project, sparks=sparks, silent=silent.getsockname()[1])
             begun = time.monotonic()
-            done = forked.run(line, **settings)
+            done = status(project, sparks=sparks, silent=silent.getsockname()[1])
             seconds.append(time.monotonic() - begun)
-    assert done.returncode == 1, done.stderr
     rows = done.stdout.splitlines()[1:65]
     assert re.search(r"spark-a +chat +lab-tiny +- +slow", rows[0])
     assert all(re.search(r" +batch +lab-tiny +- +no answer", row) for row in rows[1:])
@@ -153,22 +158,17 @@ def test_nobody_waits_for_the_slow_and_the_dead(project: Path) -> None:
 
 
 def test_one_run_reads_all_and_tells_machines(project: Path) -> None:
-    line, settings = command(project, sparks=1)
-    line += ["-y", "--data", "json=-"]
-    done = forked.run(line, **settings)
-    assert done.returncode == 0, done.stderr
+    done = status(project, "-y", "--data", "json=-", sparks=1, code=0)
     (spark,) = json.loads(done.stdout)["sparks"]
     assert (spark["spark"], spark["door"], spark["requests_waiting"]) == ("spark-a", "active", 2)
     file = project / "status.json"
-    line[-1] = f"json={file}"
-    done = forked.run(line, **settings)
+    done = status(project, "-y", "--data", f"json={file}", sparks=1, code=0)
     assert done.stdout.startswith("spark ")
     assert json.loads(file.read_text())["sparks"][0]["release"] == RELEASE
 
 
 def test_it_goes_on_until_somebody_ends_it(project: Path) -> None:
-    line, settings = command(project)
-    line += ["--data", "watch=1"]
+    line, settings = command(project, "--data", "watch=1")
     # Nobody is there to answer.
     given, pipe = subprocess.DEVNULL, subprocess.PIPE
     with subprocess.Popen(
@@ -193,14 +193,12 @@ def sleeps(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["deploys/status.py", "--data", "watch=no"], "--data watch: found 'no'"),
-        (["deploys/status.py", "--data", "json=5"], "--data json: found 5"),
-        (["deploys/status.py", "deploys/doctor.py"], "expected the status alone"),
+        (["--data", "watch=no"], "--data watch: found 'no'"),
+        (["--data", "json=5"], "--data json: found 5"),
+        (["deploys/doctor.py"], "expected the status alone"),
     ],
 )
 def test_what_cannot_be_is_refused(project: Path, words: list[str], said: str) -> None:
-    line, settings = command(project, *words, sparks=1)
-    done = forked.run(line, **settings)
-    assert done.returncode == 1
+    done = status(project, *words, sparks=1)
     assert said in done.stderr
     assert done.stdout == ""

@@ -14,7 +14,7 @@ from unittest import mock
 from sparkwright.common.command_line import PROGRAM_VARIABLE
 from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.declared.recipe.loader import load_recipe
-from sparkwright.insight.status.ending import ServedReplica, ending
+from sparkwright.insight.status.operations import ServedReplica, ending
 from sparkwright.machine.host.survey import Survey
 from sparkwright.machine.preflight.requirements import Intent, Requirements, summary
 from sparkwright.plan.memory.known_checkpoints import nominal_load

@@ -97,7 +97,7 @@ def checkup(case: Incident) -> Checkup:
         docker="29.6.2",
         runtimes=tuple(told.pop("runtimes", ("io.containerd.runc.v2", "nvidia", "runc"))),
         gpu=gpu(clock, power, busy),
-        gpu_inside=None,
+        gpu_inside="",
         downs=told.pop("downs", 0),
         finished=Finished(cut=cut, ended=ended),
         cpu=told.pop("cpu", None),

@@ -21,11 +21,9 @@ done"""
 
 @dataclass(frozen=True)
 class Confinement:
-    """What a process may do.
+    """What a process may do; `capabilities` has all that it has, may get, or passes on, as bits.
 
     Attributes:
-        capabilities: all that it has, may get, or passes on, as bits.
-        no_new_privileges: no program that it starts can have more.
         filtered: its system calls are.
         read_only: its root is.
         threads: how many its container may have; None for any number.
@@ -36,6 +34,12 @@ class Confinement:
     filtered: bool
     read_only: bool
     threads: int | None
+
+
+# What a process of vLLM may do.
+CONFINED = Confinement(
+    capabilities=0, no_new_privileges=True, filtered=True, read_only=True, threads=8192
+)
 
 
 def confinement(spark: Handle) -> set[Confinement]:

@@ -8,9 +8,11 @@ from typing import TypeVar
 
 import pytest
 
+from sparkwright.common.ports import MASTER_PORT
 from tests.clock import patience
-from tests.driver.client import said
+from tests.driver.client import PORT, said
 from tests.driver.sparks import POLL, current, engines_status, forget
+from tests.lab import services
 from tests.lab.spark import Handle
 
 Result = TypeVar("Result")
@@ -70,6 +72,14 @@ class Pair:
     def forget(self) -> None:
         """Have both forget their restarts and power cuts."""
         self.each(forget)
+
+
+def check_rendezvous(pair: Pair) -> None:
+    """Check that the engine listens for its ranks on all addresses, and is closed on the LAN."""
+    listening = pair.head.run(f"ss -Hltn sport = :{MASTER_PORT}").stdout
+    assert "0.0.0.0" in listening or "*" in listening
+    assert not services.answers(pair.head.address, MASTER_PORT)
+    assert services.answers(pair.head.address, PORT)
 
 
 def received_bytes(spark: Handle, port: str) -> int:

@@ -38,13 +38,38 @@ class Run:
         assert self.status == 0, self.output
         return self
 
+    def says(self, *texts: str) -> "Run":
+        """Return the run itself; fail with its output if that lacks one of some texts."""
+        assert [text for text in texts if text not in self.output] == [], self.output
+        return self
+
+    def fails(self, *texts: str) -> "Run":
+        """Return the run itself, which must have failed, and say some texts."""
+        assert self.status == 1, self.output
+        return self.says(*texts)
+
+    def refused(self, *texts: str) -> "Run":
+        """Return the run itself, which must have failed before it changed anything, and say why."""
+        assert self.changed == frozenset()
+        return self.fails(*texts)
+
+
+def here(*words: str | Path, **given: Any) -> "subprocess.CompletedProcess[str]":
+    """Run a program in the project's folder, with nobody to answer it; return what it printed.
+
+    Args:
+        given: of `subprocess.run`; without it, the program may fail.
+    """
+    usual = {"cwd": PROJECT, "env": env(), "stdin": subprocess.DEVNULL, "check": False}
+    usual |= {"text": True, "timeout": patience(900), "capture_output": "stdout" not in given}
+    return subprocess.run(words, **usual | given)
+
 
 def pyinfra(*words: str, token: str | None = TOKEN, **environment: str) -> Run:
     """Run pyinfra on the lab's inventory, for real but with `--dry`, and read its JSON."""
     real = [] if "--dry" in words else ["-y"]
-    process = _run(
-        [*command("inventory/lab.py"), *words, *real, "--json"], env(token, **environment)
-    )
+    line = [*command("inventory/lab.py"), *words, *real, "--json"]
+    process = here(*line, env=env(token, **environment))
     answer = json.loads(process.stdout) if process.stdout.startswith("{") else {}
     results = answer.get("results") or {"operations": []}
     return Run(
@@ -63,29 +88,14 @@ def remote_commands(*words: str) -> list[tuple[str, float]]:
     """
     with tempfile.NamedTemporaryFile() as report:
         program = [sys.executable, "-m", "tests.benchmarks.counted", report.name]
-        _run([*program, "inventory/lab.py", *words]).check_returncode()
+        here(*program, "inventory/lab.py", *words, check=True)
         return [tuple(each) for each in json.loads(Path(report.name).read_text())]
 
 
 def rollout(*words: str) -> "subprocess.CompletedProcess[str]":
     """Run a rollout on the lab's inventory."""
-    return _run([*ROLLOUT, *words, "-y"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-
-
-def _run(
-    words: Sequence[str], variables: dict[str, str] | None = None, **how: Any
-) -> "subprocess.CompletedProcess[str]":
-    """Run a program in the project's folder to its end."""
-    return subprocess.run(
-        words,
-        cwd=PROJECT,
-        env=variables or env(),
-        stdin=subprocess.DEVNULL,
-        text=True,
-        check=False,
-        timeout=patience(900),
-        **(how or {"capture_output": True}),
-    )
+    together = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return here(*ROLLOUT, *words, "-y", **together)
 
 
 @contextmanager
@@ -123,8 +133,9 @@ def killed_at(text: str, *words: str, program: Sequence[str] = ()) -> None:
 
 def verification() -> str:
     """Run `pytest tests/verify` on the lab; return what it prints, fail if it fails."""
-    program = [sys.executable, "-m", "pytest", "tests/verify", "--inventory", "inventory/lab.py"]
-    verify = _run(program)
+    verify = here(
+        *(sys.executable, "-m", "pytest", "tests/verify", "--inventory", "inventory/lab.py")
+    )
     assert verify.returncode == 0, verify.stdout
     return verify.stdout
 

@@ -5,9 +5,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import pytest
+import requests
 
 from tests.clock import patience
-from tests.driver.client import said
+from tests.driver.client import PORT, said
 from tests.lab.spark import Handle
 
 T = TypeVar("T")
@@ -74,6 +75,17 @@ def until(spark: Handle, command: str, timeout: float = 120) -> None:
             said = f"{answer.stdout}{answer.stderr}\n{engines_status(spark)}"
             pytest.fail(f"not within {patience(timeout):.0f} s on {spark.name}: {command}\n{said}")
         time.sleep(POLL)
+
+
+def restarted_from_a_hang(spark: Handle) -> str:
+    """Have the engine hang, which goes on answering /health, until it restarts; return its unit."""
+    name = unit(spark)
+    restarts = f"systemctl show -P NRestarts {name}"
+    before = int(spark.run(restarts).stdout)
+    spark.run("sudo pkill -STOP VLLM::EngineCor")
+    assert requests.get(f"http://{spark.address}:{PORT}/health", timeout=patience(10)).ok
+    until(spark, f"test $({restarts}) -gt {before}")
+    return name
 
 
 def wait_active(spark: Handle) -> None:

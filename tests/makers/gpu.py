@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sparkwright.insight.doctor.gpu import GpuReading
+from sparkwright.insight.doctor.checkup import GpuReading
 
 
 def gpu(

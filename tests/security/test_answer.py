@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sparkwright.insight.benchmark import deploy as benchmark
 from sparkwright.insight.benchmark.measured import Answer, check_answer
-from sparkwright.insight.benchmark.report import report
+from sparkwright.insight.benchmark.verdict import report
 from tests.makers.benchmark import answer, recorded
 from tests.security.hostile import ESCAPES
 

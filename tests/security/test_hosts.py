@@ -31,15 +31,19 @@ from sparkwright.common.part import Bounded, Part
 from sparkwright.common.placed import NETPLAN
 from sparkwright.common.terminal import LINE, plain_lines
 from sparkwright.engine.state import EngineState, EngineUnit, phase, problem
-from sparkwright.insight.doctor.checkup import Checkup, FailedSwitch, Finished
+from sparkwright.insight.doctor.checkup import Checkup, FailedSwitch, Finished, GpuReading
 from sparkwright.insight.doctor.diagnosis import diagnose
-from sparkwright.insight.doctor.gpu import GpuReading
-from sparkwright.insight.doctor.issue_report import section
 from sparkwright.insight.doctor.report import report as doctor_report
+from sparkwright.insight.doctor.report import section
 from sparkwright.insight.drift.drift import Running, RunningContainer, spark_differences
-from sparkwright.insight.status.status import EngineLoad, Reading, SparkRow
-from sparkwright.insight.status.table import as_json, table
-from sparkwright.insight.status.warnings import warnings
+from sparkwright.insight.status.status import (
+    EngineLoad,
+    Reading,
+    SparkRow,
+    as_json,
+    table,
+    warnings,
+)
 from sparkwright.machine.firewall.deploy import delete_rule
 from sparkwright.machine.firewall.firewall import FirewallState, UfwRule, ssh_rules
 from sparkwright.machine.host.survey import Survey
@@ -143,11 +147,9 @@ def test_a_spark_has_so_long_to_speak_of_its_lock_in_all(
 def test_every_part_is_read_in_the_one_way() -> None:
     """By the program of files/host/state: the product has no other fact of pyinfra's."""
     assert len(PARTS) > 20
-    assert [each for each in FactBase.__subclasses__() if _is_ours(each)] == [SparkState]
-
-
-def _is_ours(fact: type[FactBase[Any]]) -> bool:
-    return fact.__module__.startswith("sparkwright.")
+    facts = FactBase.__subclasses__()
+    ours = [each for each in facts if each.__module__.startswith("sparkwright.")]
+    assert ours == [SparkState]
 
 
 # What a fact can return: anything of its type, within the bounds that are checked.

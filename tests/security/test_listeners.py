@@ -193,12 +193,8 @@ with socket.create_server(("127.0.0.1", 0)) as server:
 )
 def test_a_real_process_by_any_name(name: str, shown: str) -> None:
     """Runs the very program, with the real ss."""
-    with subprocess.Popen(
-        [sys.executable, "-c", _LISTENER, name],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
+    line, pipe = [sys.executable, "-c", _LISTENER, name], subprocess.PIPE
+    with subprocess.Popen(line, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdout
         port = int(process.stdout.readline())
         program = state_program(frozenset({LISTENING.model.part}))

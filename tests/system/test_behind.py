@@ -20,7 +20,7 @@ import pytest
 from sparkwright.plan.release.lock import lock_path
 from tests.driver.declared import replica
 from tests.driver.listing import changes, listing, purge
-from tests.driver.product import DEPLOY, PROJECT, Run, background, command, env, pyinfra
+from tests.driver.product import DEPLOY, Run, background, command, env, here, pyinfra
 from tests.lab import archive, registry, state
 from tests.lab.network import HOST, LAN
 from tests.lab.registry import PASSWORD, USER
@@ -44,6 +44,7 @@ pid_filename none
 pinger_enable off
 shutdown_lifetime 0 seconds
 """
+IMAGE = "sparkwright.artifacts.image.deploy.apply"
 ENGINE = "sudo docker ps --no-trunc --quiet --filter label=sparkwright.release"
 
 
@@ -74,9 +75,7 @@ class Site:
 
 
 def iptables(*words: str) -> str:
-    return subprocess.run(
-        ["iptables", "-w", *words], capture_output=True, text=True, check=True
-    ).stdout
+    return subprocess.check_output(["iptables", "-w", *words], text=True)
 
 
 @pytest.fixture(scope="module")
@@ -159,10 +158,7 @@ def test_a_name_that_may_not_be_looked_up_changes_nothing(
     site: Site, login: str, expected: str
 ) -> None:
     run = site.run(getattr(site, login), DEPLOY)
-    assert run.status == 1
-    assert expected in run.output
-    assert f"docker login {PRIVATE}, on this machine" in run.output
-    assert run.changed == frozenset()
+    run.refused(expected, f"docker login {PRIVATE}, on this machine")
     assert not lock_path(FLEET).exists()
     assert site.spark.run("ls /opt/qwen36", check=False).returncode
 
@@ -171,22 +167,16 @@ def test_a_spark_is_refused_and_says_what_helps(site: Site) -> None:
     (name, mirror), *_ = MIRRORS.items()
     options = ["--hf-endpoint", f"http://{HOST}:8090", "--hf-token", "http"]
     options += ["--registry-mirror", f"{name}={mirror}"]
-    subprocess.run(
-        [sys.executable, "-m", "sparkwright", "-i", FLEET.stem, "lock", *options],
-        cwd=PROJECT,
-        env=env(DOCKER_CONFIG=str(site.right)),
-        check=True,
-    )
+    line = [sys.executable, "-m", "sparkwright", "-i", FLEET.stem, "lock", *options]
+    here(*line, env=env(DOCKER_CONFIG=str(site.right)), check=True)
     lock = lock_path(FLEET).read_text()
     assert f"{name}/" in lock
     assert mirror not in lock
     run = site.run(site.wrong, DEPLOY)
-    assert run.status == 1
-    assert f"{PRIVATE} gives no access to the login of {USER}: on the machine that" in run.output
-    run = site.run(site.missing, "sparkwright.artifacts.image.deploy.apply")
-    assert run.status == 1
-    assert f"{PRIVATE} wants a login, and this job got none" in run.output
-    assert f"`docker login {PRIVATE}`, and run again" in run.output
+    run.fails(f"{PRIVATE} gives no access to the login of {USER}: on the machine that")
+    run = site.run(site.missing, IMAGE)
+    run.fails(f"{PRIVATE} wants a login, and this job got none")
+    run.says(f"`docker login {PRIVATE}`, and run again")
 
 
 def test_a_pull_goes_on_without_a_connection_and_shows_its_login_to_nobody(site: Site) -> None:
@@ -195,8 +185,7 @@ def test_a_pull_goes_on_without_a_connection_and_shows_its_login_to_nobody(site:
     # It answers nobody until it has been looked at.
     os.kill(site.registry.pid, signal.SIGSTOP)
     try:
-        step = ["sparkwright.artifacts.image.deploy.apply", "-vvv", *PROXY, *MIRROR]
-        with background(*step, DOCKER_CONFIG=str(site.right)) as run:
+        with background(IMAGE, "-vvv", *PROXY, *MIRROR, DOCKER_CONFIG=str(site.right)) as run:
             state.wait_for(
                 lambda: spark.run(state_of).stdout.strip() == "active", 60, "the job to run"
             )
@@ -296,7 +285,7 @@ def test_drift_knows_what_is_laid_down(site: Site, tmp_path: Path) -> None:
     def drift(*words: str) -> str:
         file = tmp_path / "drift.json"
         look = [*command("inventory/lab.py"), "deploys/drift.py", *words]
-        subprocess.run([*look, "--data", f"json={file}"], cwd=PROJECT, env=env(), check=False)
+        here(*look, "--data", f"json={file}")
         return file.read_text()
 
     assert json.loads(drift(*PROXY, *MIRROR))["differences"] == []
@@ -310,7 +299,7 @@ def test_without_the_setting_the_proxy_goes_and_the_engine_stays(site: Site) -> 
     daemon = site.spark.run("cat /etc/docker/daemon.json").stdout
     assert f'"http-proxy": "http://{HOST}:{PORT}"' in daemon
     run = pyinfra(DEPLOY, *MIRROR).succeeded()
-    assert "Docker is not restarted, which would end vllm-" in run.output
+    run.says("Docker is not restarted, which would end vllm-")
     left = site.spark.run("cat /etc/docker/daemon.json /etc/systemd/system/*@.service").stdout
     assert "proxy" not in left.replace("--data", "").lower()
     assert site.spark.run(ENGINE).stdout == before
@@ -319,7 +308,7 @@ def test_without_the_setting_the_proxy_goes_and_the_engine_stays(site: Site) -> 
 
 def test_a_build_begins_with_an_image_from_the_mirror(site: Site) -> None:
     with replica(recipe="lab-built"):
-        site.run(site.missing, "sparkwright.artifacts.image.deploy.apply").succeeded()
+        site.run(site.missing, IMAGE).succeeded()
         built = site.spark.run("sudo docker image ls --quiet sparkwright/lab-inject").stdout
         assert len(built.split()) == 1
     assert refused() == 0

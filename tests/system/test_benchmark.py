@@ -14,9 +14,7 @@ STARTS = "sudo journalctl --no-pager -o cat -u benchmark | grep -c '^Started '"
 
 def test_an_unknown_workload(serving: Pair) -> None:
     run = pyinfra(BENCHMARK, "--data", "workloads=shrot")
-    assert run.status == 1
-    assert "--data workloads: found 'shrot'; did you mean 'short'?" in run.output
-    assert run.changed == frozenset()
+    run.refused("--data workloads: found 'shrot'; did you mean 'short'?")
 
 
 def test_a_killed_run_is_joined_again(serving: Pair) -> None:
@@ -56,6 +54,5 @@ def test_nothing_serves(serving: Pair) -> None:
     unit = serving.unit().removesuffix(".service")
     serving.head.run(f"sudo systemctl stop {unit}")
     run = pyinfra(BENCHMARK, "--data", "workloads=short")
-    assert run.status == 1
-    assert f"There is nothing to measure: {unit} is inactive" in run.output
-    assert "deploys/doctor.py` names what ails it" in run.output
+    why = f"There is nothing to measure: {unit} is inactive"
+    run.fails(why, "deploys/doctor.py` names what ails it")

@@ -20,7 +20,7 @@ from tests.clock import patience
 from tests.component.servers import until
 from tests.driver.declared import edited, replica
 from tests.driver.pairs import Pair
-from tests.driver.product import DEPLOY, PROJECT, TOKEN, env, pyinfra
+from tests.driver.product import DEPLOY, PROJECT, TOKEN, env, here, pyinfra
 from tests.lab import archive, hub, network
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET
@@ -50,16 +50,7 @@ def filling(folder: Path) -> list[str]:
 
 def bundle(folder: Path) -> subprocess.CompletedProcess[str]:
     """Fill a bundle."""
-    return subprocess.run(
-        filling(folder),
-        cwd=PROJECT,
-        env=env(TOKEN),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=patience(300),
-    )
+    return here(*filling(folder), timeout=patience(300))
 
 
 def fetched(kind: str = "") -> int:
@@ -77,9 +68,8 @@ def no_internet() -> Iterator[None]:
     try:
         yield
         for chain, *_ in rules:
-            listed = subprocess.run(
-                ["iptables", "-w", "-nvxL", chain, "1"], check=True, capture_output=True, text=True
-            ).stdout
+            line = ["iptables", "-w", "-nvxL", chain, "1"]
+            listed = subprocess.check_output(line, text=True)
             assert listed.split()[0] == "0", listed
     finally:
         for rule in rules:
@@ -157,9 +147,7 @@ def test_a_changed_file_is_refused_before_any_change(pair: Pair, site: Path) -> 
         run = pyinfra(DEPLOY)
     finally:
         file.write_bytes(content)
-    assert run.status == 1
-    assert f"{file}: found another content than bundle.json says" in run.output
-    assert run.changed == frozenset()
+    run.refused(f"{file}: found another content than bundle.json says")
 
 
 def test_an_exchanged_package_is_refused_before_any_change(pair: Pair, site: Path) -> None:
@@ -177,9 +165,7 @@ def test_an_exchanged_package_is_refused_before_any_change(pair: Pair, site: Pat
     finally:
         package.write_bytes(before[0])
         index.write_text(before[1])
-    assert run.status == 1
-    assert "source.sha256: found" in run.output
-    assert run.changed == frozenset()
+    run.refused("source.sha256: found")
 
 
 def test_one_that_an_owner_has_carried(pair: Pair, site: Path) -> None:

@@ -69,9 +69,7 @@ def confined(spark: Handle) -> None:
 
 def test_why_a_job_failed_is_said(empty: Handle) -> None:
     hub.set_fault("403-gated", path=SHARDS)
-    run = pyinfra(WEIGHTS)
-    assert run.status == 1
-    assert "accept its terms" in run.output
+    pyinfra(WEIGHTS).fails("accept its terms")
 
 
 def test_a_killed_run_is_continued(empty: Handle) -> None:
@@ -144,8 +142,7 @@ class TestAdopted:
             "chmod 700 /home/nvidia/.cache; chown -R nvidia: /home/nvidia/.cache'"
         )
         before = fetched()
-        run = pyinfra(WEIGHTS, *ADOPTING).succeeded()
-        assert f"copied from {cache}/blobs" in run.output
+        pyinfra(WEIGHTS, *ADOPTING).succeeded().says(f"copied from {cache}/blobs")
         assert fetched() == before
         owners = "sudo find {} -type f -printf '%u\\n' | sort -u"
         assert kept.run(owners.format("/opt/qwen36/tiny@*")).stdout == "root\n"
@@ -162,8 +159,7 @@ class TestAdopted:
             "cp -r /root/kept /mnt/nas/tiny'"
         )
         before = fetched()
-        run = pyinfra(WEIGHTS, *ADOPTING).succeeded()
-        assert "copied from /mnt/nas/tiny" in run.output
+        pyinfra(WEIGHTS, *ADOPTING).succeeded().says("copied from /mnt/nas/tiny")
         kept.run("sudo umount --lazy /mnt/nas/")
         assert pyinfra(WEIGHTS, *ADOPTING).succeeded().changed == frozenset()
         assert fetched() == before
@@ -171,12 +167,9 @@ class TestAdopted:
 
 class TestToken:
     def test_an_invalid_token_is_an_error(self, prepared: Handle) -> None:
-        run = pyinfra(AUTH, token="hf_nobody_knows_this_one")
-        assert run.status == 1
-        assert "token" in run.output
+        run = pyinfra(AUTH, token="hf_nobody_knows_this_one").fails("token")
         assert "hf_nobody" not in run.output
 
     def test_without_a_token_there_is_a_warning(self, prepared: Handle) -> None:
         prepared.run("sudo rm -f /opt/qwen36/secrets/hf-token")
-        run = pyinfra(AUTH, token=None).succeeded()
-        assert "limited in rate" in run.output
+        pyinfra(AUTH, token=None).succeeded().says("limited in rate")

@@ -4,19 +4,18 @@ The tests build on one another, in order.
 """
 
 import json
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from sparkwright.plan.release.lock import lock_path
 from tests.driver.pairs import Pair
 from tests.driver.plants import PLANTS, ROOT, Plant, names, plant, undo
-from tests.driver.product import DEPLOY, PROJECT, command, env, pyinfra
+from tests.driver.product import DEPLOY, command, here, pyinfra
 from tests.lab.state import FLEET
 
 DRIFT = "deploys/drift.py"
@@ -36,22 +35,13 @@ def drift(tmp_path: Path) -> Look:
     """Look at both Sparks, without -y and with nobody to answer."""
     file = tmp_path / "drift.json"
     began = time.monotonic()
-    run = subprocess.run(
-        [*command("inventory/lab.py"), DRIFT, "--data", f"json={file}"],
-        cwd=PROJECT,
-        env=env(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    run = here(*command("inventory/lab.py"), DRIFT, "--data", f"json={file}")
     print(run.stdout, run.stderr)  # shown where a test fails
     seconds = time.monotonic() - began
     return Look(run.returncode, run.stdout.splitlines(), json.loads(file.read_text()), seconds)
 
 
-@dataclass(frozen=True)
-class Seconds:
+class Seconds(NamedTuple):
     """How long the quickest of three took: the machine may have other work."""
 
     look: float
@@ -134,6 +124,11 @@ def test_each_planted_change_is_found(
 def test_nothing_else_is_found(found: Look, named: Callable[[str], str]) -> None:
     planted = {(each.told_of or each.spark, named(each.what)) for each in PLANTS}
     assert {place(each) for each in found.told["differences"]} == planted
+    assert found.status == 2
+    assert len(found.lines) == len(found.told["differences"])
+    assert all(": expected " in line and ", found " in line for line in found.lines)
+    # Of secrets there is no word.
+    assert "hf_by_hand" not in "".join(found.lines)
 
 
 def test_a_look_that_finds_much_waits_for_nothing(
@@ -142,14 +137,6 @@ def test_a_look_that_finds_much_waits_for_nothing(
     """A door that is closed, or a container without its GPU, costs no time out."""
     record_property("measured", f"{found.seconds:.1f} s; a dry run: {seconds.dry_run:.1f} s")
     assert found.seconds < 4 * seconds.dry_run
-
-
-def test_the_lines_and_the_status(found: Look) -> None:
-    assert found.status == 2
-    assert len(found.lines) == len(found.told["differences"])
-    assert all(": expected " in line and ", found " in line for line in found.lines)
-    # Of secrets there is no word.
-    assert "hf_by_hand" not in "".join(found.lines)
 
 
 def test_a_run_mends_it(serving: Pair, found: Look, tmp_path: Path) -> None:

@@ -26,9 +26,8 @@ def reached(spark: Handle) -> bool:
 
 def test_a_ufw_that_is_off_is_left_so(spark: Handle) -> None:
     spark.reset()
-    run = pyinfra(*STEP).succeeded()
+    run = pyinfra(*STEP).succeeded().says("ufw is off, and left so")
     assert run.changed == frozenset()
-    assert "ufw is off, and left so" in run.output
     assert rules(spark) == ["(None)"]
 
 
@@ -55,9 +54,7 @@ def test_what_would_lock_us_out_is_undone(spark: Handle) -> None:
     """A rule of the owner's, which comes first, refuses new connections from this machine."""
     spark.reset()
     spark.run(f"sudo ufw deny from {LAN}")
-    run = pyinfra(*ON)
-    assert run.status == 1
-    assert "No new connection comes through ufw: it is off again" in run.output
+    pyinfra(*ON).fails("No new connection comes through ufw: it is off again")
     assert status(spark) == "Status: inactive\nENABLED=no"
 
 

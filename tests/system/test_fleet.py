@@ -19,15 +19,7 @@ from tests.clock import patience
 from tests.driver.client import CHAT, ask, authorization, said
 from tests.driver.declared import BROKEN, Change, edited, recipe, seed
 from tests.driver.load import Load, load
-from tests.driver.product import (
-    DEPLOY,
-    PROJECT,
-    ROLLOUT,
-    background,
-    killed_at,
-    pyinfra,
-    rollout,
-)
+from tests.driver.product import DEPLOY, PROJECT, ROLLOUT, background, killed_at, pyinfra, rollout
 from tests.driver.sparks import current, eventually
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET
@@ -57,10 +49,8 @@ def recipes(*each: Change) -> Iterator[None]:
     """Have the replicas be to serve lab-tiny with a change, one for each; then lab-tiny again."""
     names = ("lab1", "lab2", "lab3")
     with ExitStack() as stack:
-        stems = [
-            stack.enter_context(recipe(name, change))
-            for name, change in zip(names, each, strict=True)
-        ]
+        own = zip(names, each, strict=True)
+        stems = [stack.enter_context(recipe(name, change)) for name, change in own]
 
         def serve(fleet: dict[str, Any]) -> None:
             for name, stem in zip(names, stems, strict=True):
@@ -85,9 +75,7 @@ def served(spark: Handle) -> str:
 
 def report() -> dict[str, Any]:
     """Return what the last rollout has written."""
-    newest = max((PROJECT / "rollouts").glob("*.json"))
-    found: dict[str, Any] = json.loads(newest.read_text())
-    return found
+    return dict(json.loads(max((PROJECT / "rollouts").glob("*.json")).read_text()))
 
 
 def results() -> list[str]:
@@ -95,15 +83,11 @@ def results() -> list[str]:
     return [each["result"] for each in report()["replicas"]]
 
 
-def in_service(spark: Handle) -> str:
-    """Return what the gateway says last of its replicas."""
-    status = spark.run("systemctl show --property StatusText --value gateway").stdout
-    return status.strip()
-
-
 def wait_for(spark: Handle, status: str) -> None:
     """Wait until what the gateway says of its replicas begins so."""
-    eventually(lambda: in_service(spark).startswith(status), f"the gateway to say: {status}")
+    shown = "systemctl show --property StatusText --value gateway"
+    what = f"the gateway to say: {status}"
+    eventually(lambda: spark.run(shown).stdout.startswith(status), what)
 
 
 def test_a_gateway_is_converged(sparks: list[Handle]) -> None:
@@ -152,15 +136,10 @@ def test_a_replica_without_power(sparks: list[Handle]) -> None:
 
 def running(spark: Handle) -> int:
     """Return how many requests its engine has in its hands."""
-    answer = requests.get(
-        f"http://{spark.address}:8000/metrics",
-        headers=authorization(),
-        timeout=patience(),
-    )
-    lines = [
-        line for line in answer.text.splitlines() if line.startswith("vllm:num_requests_running")
-    ]
-    return int(sum(float(line.split()[-1]) for line in lines))
+    url = f"http://{spark.address}:8000/metrics"
+    answer = requests.get(url, headers=authorization(), timeout=patience())
+    samples = re.findall(r"^vllm:num_requests_running.* (\S+)$", answer.text, re.MULTILINE)
+    return int(sum(map(float, samples)))
 
 
 def test_all_switch_and_no_request_fails(sparks: list[Handle]) -> None:
@@ -174,9 +153,7 @@ def test_all_switch_and_no_request_fails(sparks: list[Handle]) -> None:
             assert first.stdout
             assert any(TURN in line for line in first.stdout)
             assert any("switch: it starts" in line for line in first.stdout)
-            refused = pyinfra(DEPLOY, "--limit", "spark1")
-            assert refused.status == 1
-            assert "found another run at work on it" in refused.output
+            pyinfra(DEPLOY, "--limit", "spark1").fails("found another run at work on it")
             second = rollout(*QUICK)
             assert second.returncode == 1
             assert "found another rollout at work in this folder" in second.stdout

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clock import patience
-from tests.driver.product import PROJECT, env
+from tests.driver.product import PROJECT, here
 from tests.driver.sparks import current
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET
@@ -56,16 +55,7 @@ def test_it_converges_a_spark_beside_its_own_operations_and_verifies_it(
 
     def output(*words: str | Path) -> str:
         """Run a program in the project's folder, which must succeed; return what it prints."""
-        done = subprocess.run(
-            words,
-            cwd=tmp_path,
-            env=env(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=patience(900),
-        )
+        done = here(*words, cwd=tmp_path)
         assert done.returncode == 0, done.stderr + done.stdout
         return done.stdout
 

@@ -3,7 +3,6 @@
 The tests build on one another, in order, and leave no lab; test_lab_fabric is about the cables.
 """
 
-import subprocess
 import time
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from tests.clock import patience
 from tests.driver import fabric
+from tests.driver.product import here
 from tests.lab import state
 from tests.lab.cache import cache_folder
 from tests.lab.lab import Lab
@@ -45,19 +45,8 @@ def snapshot() -> dict[str, set[str]]:
         "kernel": "sysctl net.ipv4.ip_forward vm.swappiness",
         "folders": f"ls -d {RUN} {STORAGE} {FLEET} || true",
     }
-    return {
-        what: set(
-            subprocess.run(
-                ["sh", "-c", command],
-                cwd=state.PROJECT,
-                check=True,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-            ).stdout.splitlines()
-        )
-        for what, command in commands.items()
-    }
+    said = {what: here("sh", "-c", line, check=True).stdout for what, line in commands.items()}
+    return {what: set(text.splitlines()) for what, text in said.items()}
 
 
 @pytest.fixture(scope="module")

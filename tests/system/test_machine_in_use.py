@@ -32,24 +32,20 @@ def test_others_at_apt_are_named_and_waited_for(spark: Handle) -> None:
 def test_others_at_apt_for_too_long_are_named(spark: Handle) -> None:
     spark.reset("apt-busy")
     run = pyinfra(RUNTIME, "--data", "apt_patience_seconds=0")
-    assert run.status == 1
-    assert (
-        "nvidia-container-toolkit is not installed: /var/lib/apt/lists/lock is held" in run.output
-    )
-    assert "apt_patience_seconds in the group data" in run.output
+    held = "nvidia-container-toolkit is not installed: /var/lib/apt/lists/lock is held"
+    run.fails(held, "apt_patience_seconds in the group data")
 
 
 def test_no_container_of_the_owners_is_ended(spark: Handle) -> None:
     spark.reset("docker-busy")
     before = spark.run(_STARTED).stdout
     assert before.startswith("true ")
-    first = pyinfra(RUNTIME).succeeded()
-    assert "Docker is not restarted, which would end open-webui" in first.output
+    kept = "Docker is not restarted, which would end open-webui"
+    pyinfra(RUNTIME).succeeded().says(kept)
     assert "nvidia" in spark.run("sudo docker info --format '{{json .Runtimes}}'").stdout
     assert spark.run(_STARTED).stdout == before
     # It says so until it is done, and does nothing else.
-    second = pyinfra(RUNTIME).succeeded()
-    assert "Docker is not restarted, which would end open-webui" in second.output
+    second = pyinfra(RUNTIME).succeeded().says(kept)
     assert second.changed == frozenset()
     assert spark.run(_STARTED).stdout == before
     # The owner's word.
@@ -62,8 +58,7 @@ def test_no_container_of_the_owners_is_ended(spark: Handle) -> None:
 
 def test_a_toolkit_that_refuses_the_hook_is_no_matter(spark: Handle) -> None:
     spark.reset("hook-refuses")
-    run = pyinfra(RUNTIME).succeeded()
-    assert "a container gets GPU 0: NVIDIA GB10" in run.output
+    pyinfra(RUNTIME).succeeded().says("a container gets GPU 0: NVIDIA GB10")
     assert pyinfra(RUNTIME).succeeded().changed == frozenset()
 
 
@@ -78,12 +73,8 @@ def test_a_container_without_the_gpu_ends_the_run_before_downloads(
     spark: Handle, variant: str, cause: str, remedy: str
 ) -> None:
     spark.reset(variant)
-    run = pyinfra(DEPLOY)
-    assert run.status == 1
-    assert "no container gets the GPU" in run.output
-    assert cause in run.output
-    assert remedy in run.output
-    assert "failed at: Container runtime | GPU in a container" in run.output
+    run = pyinfra(DEPLOY).fails("no container gets the GPU", cause, remedy)
+    run.says("failed at: Container runtime | GPU in a container")
     # Neither the engine's image, nor that of the proof, nor weights.
     assert spark.run("sudo docker image ls --quiet").stdout == ""
     assert spark.run("ls -d /opt/qwen36/*tiny*", check=False).returncode
@@ -100,23 +91,15 @@ def test_a_driver_that_does_not_answer_is_named(
     spark: Handle, variant: str, cause: str, remedy: str
 ) -> None:
     spark.reset(variant)
-    before = pyinfra(DEPLOY)
-    assert before.status == 1
-    assert "nvidia-smi shows no GPU" in before.output
-    assert cause in before.output
-    assert remedy in before.output
-    assert before.changed == frozenset()
+    pyinfra(DEPLOY).refused("nvidia-smi shows no GPU", cause, remedy)
     # Whoever leaves the preflight out is told the same by a container.
-    proof = pyinfra(RUNTIME)
-    assert proof.status == 1
-    assert f"no container gets the GPU. {cause}" in proof.output
+    pyinfra(RUNTIME).fails(f"no container gets the GPU. {cause}")
 
 
 def test_a_kernel_that_keeps_memory_is_a_warning_for_one(spark: Handle) -> None:
     spark.reset("kexec-handover")
     run = pyinfra("sparkwright.machine.preflight.deploy.apply").succeeded()
-    assert "keeps 9.3 GiB for kexec handover, which no engine gets" in run.output
-    assert "kho=off" in run.output
+    run.says("keeps 9.3 GiB for kexec handover, which no engine gets", "kho=off")
 
 
 def test_the_gpus_clock_is_limited_from_each_boot_on_until_it_is_not(spark: Handle) -> None:
@@ -133,9 +116,5 @@ def test_the_gpus_clock_is_limited_from_each_boot_on_until_it_is_not(spark: Hand
 
 def test_a_kernel_that_keeps_memory_is_an_error_for_two(pair: Pair) -> None:
     pair.worker.reset("kexec-handover")
-    run = pyinfra(DEPLOY)
-    assert run.status == 1
-    assert "NCCL cannot register its memory for RDMA" in run.output
-    assert "kho=off" in run.output
-    assert run.changed == frozenset()
+    pyinfra(DEPLOY).refused("NCCL cannot register its memory for RDMA", "kho=off")
     pair.worker.reset()

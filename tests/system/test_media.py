@@ -10,10 +10,7 @@ NETWORK = "sudo docker network inspect -f '{{(index .IPAM.Config 0).Gateway}}' s
 LEFT = "sudo docker network ls --quiet --filter label=sparkwright; getent passwd sparkwright-engine"
 # The lab has no internet to reach: what can be seen is that a packet would have a way to it.
 ROUTES = {"a route to the internet": "absent('00000000' in open('/proc/net/route').read())"}
-BRIDGE = {
-    "sshd on the bridge": "tcp(BRIDGE, 22)",
-    "the door on the bridge": "tcp(BRIDGE, 8000)",
-}
+BRIDGE = {"sshd on the bridge": "tcp(BRIDGE, 22)", "the door on the bridge": "tcp(BRIDGE, 8000)"}
 
 
 def test_its_network_leads_to_the_internet_alone(spark: Handle) -> None:

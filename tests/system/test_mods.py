@@ -103,22 +103,16 @@ def built(pair: Pair) -> Handle:
 
 def test_without_the_words_nothing_is_touched_and_all_is_shown(pair: Pair) -> None:
     before = pair.head.run(IMAGES).stdout, pair.head.run(ORDERS).stdout
-    run = deploy()
-    assert run.status == 1
+    run = deploy().refused("| cp lab.jinja $WORKSPACE_DIR/lab.jinja")
     for mod in read_mods(["lab-extras", "lab-owner"]):
-        assert mod.word in run.output
-        assert f"mod {mod.name}: {len(mod.files)} file" in run.output
-    assert "| cp lab.jinja $WORKSPACE_DIR/lab.jinja" in run.output
+        run.says(mod.word, f"mod {mod.name}: {len(mod.files)} file")
     assert re.search(r"\| PYTHONPATH=.*pip install .*\./lab\*\.whl", run.output)
-    assert run.changed == frozenset()
     assert (pair.head.run(IMAGES).stdout, pair.head.run(ORDERS).stdout) == before
 
 
 def test_a_plan_shows_what_the_mods_do(pair: Pair) -> None:
     with trusting():
-        run = deploy("--dry").succeeded()
-    assert "mod lab-owner: 1 file" in run.output
-    assert "xargs sed -i -E" in run.output
+        deploy("--dry").succeeded().says("mod lab-owner: 1 file", "xargs sed -i -E")
 
 
 def test_the_engine_that_serves_has_what_the_mods_did(built: Handle, pair: Pair) -> None:
@@ -146,15 +140,11 @@ def test_a_mod_that_changes_or_fails_leaves_what_serves(built: Handle, pair: Pai
     release = current(built)
     with trusting():
         mods.write(mods.MODS / "lab-owner", "echo 'found nothing to change'\nexit 3")
-        run = deploy()
-        assert run.status == 1
-        assert "has changed since it was allowed" in run.output
+        deploy().fails("has changed since it was allowed")
     with trusting():
         run = deploy()
     mods.write(mods.MODS / "lab-owner", OWNER)
-    assert run.status == 1
-    assert "found nothing to change" in run.output
-    assert "mod lab-owner: run.sh ended with status 3" in run.output
+    run.fails("found nothing to change", "mod lab-owner: run.sh ended with status 3")
     assert current(built) == release
     assert pair.ask()
     assert owner(built) == "lab-owner"
@@ -193,10 +183,8 @@ def test_a_change_of_the_version_that_is_declared_is_taken(built: Handle) -> Non
 
 def build(spark: Handle, image: ImageMods) -> "subprocess.CompletedProcess[bytes]":
     """Build as build-image does, without its job."""
-    base = spark.run(
-        "sudo docker image ls --digests --format '{{.Repository}}@{{.Digest}}' '*/*/vllm-cpu'"
-    )
-    words = build_command("sparkwright/mods:lab", base.stdout.split()[0], {})
+    shown = "sudo docker image ls --digests --format '{{.Repository}}@{{.Digest}}' '*/*/vllm-cpu'"
+    words = build_command("sparkwright/mods:lab", spark.run(shown).stdout.split()[0], {})
     return subprocess.run(
         spark.ssh_command("sudo " + " ".join(words)),
         input=context(build_files(image)),

@@ -10,19 +10,18 @@ import pytest
 
 from host.common import probe
 from host.engine import peer_link
-from sparkwright.common.ports import MASTER_PORT
 from sparkwright.plan.release.guard import ALONE, PAIR
 from tests.driver.client import PORT
 from tests.driver.declared import BROKEN, changed, replica, seed
 from tests.driver.events import recovery
 from tests.driver.listing import changes, listing, purge
 from tests.driver.load import load
-from tests.driver.pairs import Pair
+from tests.driver.pairs import Pair, check_rendezvous
 from tests.driver.plants import plant, undo
 from tests.driver.product import DEPLOY, Run, pyinfra, remote_commands
 from tests.driver.sparks import current, engines_status, until
 from tests.driver.ways_out import CLOSED, OPEN, PAIR_OPEN, PAIRED, abstract_listener, tried
-from tests.lab import hub, services
+from tests.lab import hub
 
 # Seconds that a start may lose between two looks: for the peer, for a first token, by the door,
 # which checks twice a second, and tries again each second.
@@ -82,11 +81,10 @@ def test_what_is_caught_before_any_change(
         assert "60-sparkwright" not in spark.run("ls /etc/netplan").stdout
 
 
-def test_dry_run_said_what_the_real_run_did(planned: frozenset[str], first_run: Run) -> None:
+def test_a_dry_run_said_what_the_first_run_did_and_a_second_changes_nothing(
+    planned: frozenset[str], first_run: Run, serving: Pair
+) -> None:
     assert planned == first_run.changed
-
-
-def test_second_run_changes_nothing(serving: Pair) -> None:
     before = serving.lives()
     assert pyinfra(DEPLOY).succeeded().changed == frozenset()
     assert serving.lives() == before
@@ -100,11 +98,7 @@ def test_who_changes_nothing_asks_both_little(serving: Pair, words: tuple[str, .
 
 
 def test_the_rendezvous_is_closed_on_the_lan_also_where_ufw_allows_all_of_it(serving: Pair) -> None:
-    """The engine listens for its ranks on all addresses."""
-    listening = serving.head.run(f"ss -Hltn sport = :{MASTER_PORT}").stdout
-    assert "0.0.0.0" in listening or "*" in listening
-    assert not services.answers(serving.head.address, MASTER_PORT)
-    assert services.answers(serving.head.address, PORT)
+    check_rendezvous(serving)
 
 
 def test_code_in_an_engine_finds_no_way_out_but_to_the_other_rank(serving: Pair) -> None:
@@ -169,9 +163,7 @@ def test_a_switch_of_both_has_the_gap_of_a_restart(
 def test_a_release_that_cannot_start_leaves_the_previous_one_to_both(serving: Pair) -> None:
     previous = current(serving.head)
     with changed("broken", BROKEN):
-        run = pyinfra(DEPLOY)
-    assert run.status == 1
-    assert "does not know a flag" in run.output
+        pyinfra(DEPLOY).fails("does not know a flag")
     assert current(serving.head) == previous
     assert all(serving.lives())
     assert serving.ask()
@@ -243,20 +235,16 @@ def announced(serving: Pair) -> Run:
 
 def test_a_dry_run_shows_what_goes_and_what_stays(serving: Pair, announced: Run) -> None:
     assert announced.plan
-    assert "goes: units: " in announced.output
-    for name in (ALONE, PAIR):
-        assert f", /etc/systemd/system/{name}" in announced.output
-    assert "stays: weights: /opt/qwen36/tiny@" in announced.output
-    assert "stays: /opt/qwen36/mine" in announced.output
+    guards = [f", /etc/systemd/system/{name}" for name in (ALONE, PAIR)]
+    announced.says("goes: units: ", *guards)
+    announced.says("stays: weights: /opt/qwen36/tiny@", "stays: /opt/qwen36/mine")
     assert serving.ask()
 
 
 def test_a_slip_removes_no_weights(serving: Pair) -> None:
-    run = pyinfra(REMOVE, "--data", "weights=all")
-    assert run.status == 1
     expected = "verify, or remove with pyinfra inventory/lab.py deploys/remove.py"
-    assert f"--data weights: found 'all'; expected {expected}" in run.output
-    assert run.changed == frozenset()
+    run = pyinfra(REMOVE, "--data", "weights=all")
+    run.refused(f"--data weights: found 'all'; expected {expected}")
 
 
 def test_weights_stay_and_the_rest_goes(serving: Pair, delivered: Listings, announced: Run) -> None:
@@ -274,11 +262,10 @@ def test_weights_stay_and_the_rest_goes(serving: Pair, delivered: Listings, anno
         assert any(line.endswith(".safetensors") for line in weights)
 
 
-def test_a_second_removal_changes_nothing(serving: Pair) -> None:
+def test_a_second_removal_changes_nothing_and_weights_go_when_asked(
+    serving: Pair, delivered: Listings
+) -> None:
     assert pyinfra(REMOVE).succeeded().changed == frozenset()
-
-
-def test_weights_go_when_asked(serving: Pair, delivered: Listings) -> None:
     pyinfra(REMOVE, "--data", "weights=remove").succeeded()
     for before, after in zip(delivered, serving.each(listing), strict=True):
         assert changes(before, after) == {}

@@ -38,13 +38,7 @@ RECORDING = "first-run.txt"
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody at a desk: an empty folder, Python, a wheel, an SSH key, and two Sparks.
-
-    Attributes:
-        home: of the person.
-        python: the folder of an environment's programs.
-        sparks: whose keys admit the person.
-    """
+    """Somebody at a desk, with a home, a folder of programs, and Sparks that admit the SSH key."""
 
     home: Path
     python: Path
@@ -61,12 +55,8 @@ class Person:
         own = Path(pwd.getpwuid(os.getuid()).pw_dir)
         (own / ".ssh").mkdir(mode=0o700, exist_ok=True)
         inside = f'mount --bind "$0/.ssh" {own}/.ssh && exec sh -c "$1"'
-        environment = {
-            "HOME": str(own),
-            "PATH": f"{self.python}:/usr/local/bin:/usr/bin:/bin",
-            "HF_TOKEN": TOKEN,
-            "LANG": "C.UTF-8",
-        }
+        path = f"{self.python}:/usr/local/bin:/usr/bin:/bin"
+        environment = {"HOME": str(own), "PATH": path, "HF_TOKEN": TOKEN, "LANG": "C.UTF-8"}
         return subprocess.Popen(
             ["unshare", "--mount", "sh", "-c", inside, self.home, line],
             cwd=self.site if self.site.exists() else self.home,
@@ -210,9 +200,8 @@ def test_a_plan_names_model_download_release_and_port_and_writes_nothing(person:
         "Nothing was changed. To do it: sparkwright apply",
     ):
         assert sentence in said
-    assert [
-        path for path in sorted(person.site.rglob("*")) if "__pycache__" not in path.parts
-    ] == before
+    after = sorted(person.site.rglob("*"))
+    assert [path for path in after if "__pycache__" not in path.parts] == before
 
 
 def test_no_changes_no_spark(person: Person) -> None:
@@ -252,13 +241,10 @@ def test_the_last_key_that_opens_everything_stays(person: Person) -> None:
     assert (person.site / "inventory/sparks.keys").read_text() == before
 
 
-def test_verify_proves_both(person: Person) -> None:
+def test_verify_proves_both_and_status_and_logs_show_what_serves(person: Person) -> None:
     said = person.types("sparkwright verify")
     for name in ("spark-a", "spark-b"):
         assert f"proved on {name}" in said
-
-
-def test_status_and_logs_show_what_serves(person: Person) -> None:
     assert "lab-tiny" in person.types("sparkwright status")
     said = person.types("cd group_data && sparkwright logs chat-b -n 20")
     assert "vllm" in said
@@ -294,16 +280,12 @@ def test_another_recipe_and_back(person: Person) -> None:
     plan = person.types("sparkwright plan")
     assert "it is the one that serves now" in plan
     said = person.types("sparkwright rollback -y")
-    assert re.search(
-        r"^chat-a serves lab-tiny-\w+ again \(before: mine-\w+\)\.$", said, re.MULTILINE
-    )
+    again = r"(?m)^chat-a serves lab-tiny-\w+ again \(before: mine-\w+\)\.$"
+    assert re.search(again, said)
     assert "The inventory asks for mine, which sparkwright apply serves" in said
     said = person.types("sparkwright clean -y")
-    assert re.search(
-        r"^spark-a: nothing to free; mine-\w+ and other-\w+ stay for a rollback\.$",
-        said,
-        re.MULTILINE,
-    )
+    kept = r"(?m)^spark-a: nothing to free; mine-\w+ and other-\w+ stay for a rollback\.$"
+    assert re.search(kept, said)
     assert [current(spark).startswith("lab-tiny-") for spark in person.sparks] == [True, True]
     person.edits(recipe="lab-tiny")
 

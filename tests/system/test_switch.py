@@ -5,7 +5,6 @@ The tests build on one another, in order; clients go on asking meanwhile.
 
 import json
 import shutil
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,7 @@ from tests.clock import patience
 from tests.driver.client import ask
 from tests.driver.declared import BROKEN, changed, seed
 from tests.driver.load import CLIENTS, Load, load
-from tests.driver.product import DEPLOY, PROJECT, background, env, killed_at, pyinfra
+from tests.driver.product import DEPLOY, background, here, killed_at, pyinfra
 from tests.driver.sparks import current, eventually, only, standing, wait_active
 from tests.lab import hub, services
 from tests.lab.spark import Handle
@@ -58,16 +57,10 @@ def test_another_commit_of_the_model(spark: Handle, served: str, tmp_path: Path)
     with (tmp_path / "new/generation_config.json").open("a") as file:
         file.write("\n")
     hub.add_commit(services.HUB, REPO, tmp_path / "new")
-    words = [
-        *("sparkwright", "-i", FLEET.stem, "lock"),
-        "--refresh",
-        "--hf-endpoint",
-        hub.URL,
-        "--hf-token",
-        "http",
-    ]
+    words = ["sparkwright", "-i", FLEET.stem, "lock", "--refresh"]
+    words += ["--hf-endpoint", hub.URL, "--hf-token", "http"]
     try:
-        subprocess.run([sys.executable, "-m", *words], cwd=PROJECT, env=env(), check=True)
+        here(sys.executable, "-m", *words, check=True)
         before = hub.stats()
         with load(spark) as seen:
             run = pyinfra(DEPLOY).succeeded()
@@ -91,9 +84,7 @@ def test_a_release_that_cannot_start(spark: Handle, served: str, tmp_path: Path)
         data = ("--data", f"report={tmp_path / 'report.md'}")
         examined = pyinfra("deploys/doctor.py", *data).succeeded().output
     report = (tmp_path / "report.md").read_text()
-    assert run.status == 1
-    assert "Hint: The image's vLLM does not know a flag of the recipe" in run.output
-    assert f"{served} serves" in run.output
+    run.fails("Hint: The image's vLLM does not know a flag of the recipe", f"{served} serves")
     assert seen.failed == []
     assert standing(spark) == only(served)
     assert "[unknown-flag]" in examined
@@ -124,8 +115,7 @@ def test_a_release_that_answers_nothing(spark: Handle, served: str) -> None:
         stopped = pool.submit(spark.run, "sudo sh -s", stdin=stop)
         run = pyinfra(DEPLOY, *LONG_TRIAL)
         stopped.result()
-    assert run.status == 1
-    assert f"{served} serves" in run.output
+    run.fails(f"{served} serves")
     assert seen.failed == []
     assert standing(spark) == only(served)
 
@@ -151,8 +141,7 @@ def test_a_release_that_dies_on_trial(spark: Handle, served: str) -> None:
         done = pool.submit(kill, seen)
         run = pyinfra(DEPLOY, *LONG_TRIAL)
         done.result()
-    assert run.status == 1
-    assert f"{served} serves" in run.output
+    run.fails(f"{served} serves")
     # Its server outlives the core by a moment. None before, and none once its container is gone.
     killed, gone = moments
     assert all(answer.ended > killed and answer.began < gone for answer in seen.failed)

@@ -1,4 +1,4 @@
-"""What is fetched and built on a Spark: jobs, their Python, files of a bundle, checkpoints."""
+"""Jobs that fetch and build on a Spark, their Python environment, a bundle's files, weights."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,10 +48,7 @@ def environment(path: str) -> dict[str, Any]:
 
 
 def bundle(root: str, sizes: Mapping[str, int]) -> dict[str, Any]:
-    """Return free bytes, dpkg's name of the architecture, and the hashes of files by path.
-
-    One of another size than asked for is not hashed: its hash is "".
-    """
+    """Return free bytes, dpkg's architecture, and hashes of files; "" for one of another size."""
     return {
         "free": free_bytes(root),
         "architecture": next(iter(lines("dpkg", "--print-architecture")), "unknown"),
@@ -72,8 +69,7 @@ def _hash(path: str, size: int) -> str:
 def weights(root: str, folders: Sequence[str]) -> dict[str, Any]:
     """Return the manifest's hash and the files of each folder below the root.
 
-    No weights are read: hashes are by the record of whoever fetched them, who can lay links, too,
-    which are not followed.
+    Hashes are by the record of whoever fetched them, who can lay links, too: none is followed.
     """
     return {"folders": {name: _folder(root, name) for name in folders}}
 

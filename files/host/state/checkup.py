@@ -1,4 +1,4 @@
-"""The checkup of a Spark and its engine: everything that the doctor judges; it takes a second."""
+"""The checkup of a Spark and its engine, as the doctor judges them; it takes a second."""
 
 import glob
 import json
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from host.state import docker, gpu, machine
-from host.state.engine_api import finished
+from host.state.engine_api import ends, metrics
 from host.state.engines import current, engines, owner
 from host.state.readers import UnknownError, free_bytes, lines, meminfo, text, word
 from host.state.status import nvidia_smi
@@ -44,7 +44,8 @@ def read(root: str) -> dict[str, Any]:
     """Return the checkup of the seat whose folder this is, and of its Spark."""
     release, memory, now = current(root), meminfo(), time.time()
     unit = engines().get(release or "")
-    recent = [down for down in _hard_downs(root) if 0 <= now - down < _DAY]
+    downs = json.loads(text(f"{root}/state/hard-downs") or "[]")
+    recent = [down for down in downs if 0 <= now - down < _DAY]
     version, runtimes = _docker()
     folders = (root, "/var/lib/docker")
     return {
@@ -59,20 +60,15 @@ def read(root: str) -> dict[str, Any]:
         "docker": version,
         "runtimes": runtimes,
         "gpu": gpu.read()["gpu"],
-        "gpu_inside": nvidia_smi(root) or None,
+        "gpu_inside": nvidia_smi(root),
         "downs": len(recent),
-        "finished": finished(root, release) if release else None,
+        "finished": ends(metrics(root, release)) if release else None,
         "failed": _failed_switch(root),
         "cpu": _fastest_core(),
         "nic": [row.strip() for row in lines("lspci", "-vv", "-d", "15b3:") if "LnkSta:" in row],
         "system": _system(),
         "clock": time.time(),
     }
-
-
-def _hard_downs(root: str) -> list[float]:
-    downs: list[float] = json.loads(text(f"{root}/state/hard-downs") or "[]")
-    return downs
 
 
 def _docker() -> tuple[str | None, list[str]]:
@@ -88,10 +84,7 @@ def _engine_log(release: str | None) -> list[str]:
 
 
 def _kernel_log() -> list[str]:
-    """Return what kernel, earlyoom and logind say of the last day, by source.
-
-    The previous boot counts as well: a Spark that froze logs nothing later.
-    """
+    """Return what kernel, earlyoom and logind say of the last day, also of the previous boot."""
     logs = (_journal("--since=-1d", source) for source in _SOURCES)
     return [row for log in logs for row in [*filter(KERNEL.search, log)][-_KERNEL_LINES:]]
 
@@ -114,22 +107,20 @@ def invocations(
     begins = [number for number, row in enumerate(engine) if _BEGIN.search(row)]
     counted = begins[-2:] if unit and unit["restarts"] else begins[-1:]
     rows = engine[counted[0] :] if counted else engine
-    since = _time(rows[0]) if rows else float("inf")
+    since = _entry(rows[0])[0] if rows else float("inf")
 
     def counts(at: float) -> bool:
         return at >= since or any(0 <= down - at < _LAST_WORDS for down in downs)
 
-    return [_message(row) for row in (*rows, *(row for row in kernel if counts(_time(row))))]
+    said = [message for at, message in map(_entry, kernel) if counts(at)]
+    return [*(_entry(row)[1] for row in rows), *said]
 
 
-def _time(row: str) -> float:
+def _entry(row: str) -> tuple[float, str]:
+    """Return time and message of a row; those after the first of a message have no time."""
     entry = _ENTRY.match(row)
-    return float(entry["time"]) if entry else 0.0
-
-
-def _message(row: str) -> str:
-    entry = _ENTRY.match(row)
-    return (entry["text"] if entry else row.strip())[:_LINE]
+    time, message = (float(entry["time"]), entry["text"]) if entry else (0.0, row.strip())
+    return time, message[:_LINE]
 
 
 def _failed_switch(root: str) -> dict[str, Any] | None:

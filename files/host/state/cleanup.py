@@ -1,4 +1,4 @@
-"""What `clean` or `remove` would delete, and what stays."""
+"""The plan of `clean` or `remove`: all that would be deleted, and that stays."""
 
 from typing import Any
 

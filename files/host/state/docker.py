@@ -2,15 +2,15 @@
 
 import hashlib
 import json
-import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
-from host.state.readers import UnknownError, once
+from host.state.readers import UnknownError, exchange, once
 
 SOCKET = "/var/run/docker.sock"
-# Seconds of silence, and bytes of an answer.
+# Seconds for an answer, and its bytes.
 _PATIENCE, _MOST = 20.0, 32 << 20
 # Why it hangs: each further request would wait for as long.
 _stuck: list[str] = []
@@ -22,30 +22,20 @@ _CONFIG = ("Entrypoint", "Cmd", "Env", "User", "WorkingDir")
 
 @once
 def get(path: str) -> Any:
-    """Return what Docker answers to GET, as JSON has it; None for what it does not have.
-
-    Raises:
-        UnknownError: It does not answer: it is not installed, does not run, or hangs.
-    """
+    """Return what Docker answers to GET, as JSON has it; None for what it does not have."""
     if _stuck:
         raise UnknownError(_stuck[0])
-    answer = bytearray()
     try:
-        with socket.socket(socket.AF_UNIX) as asked:
-            asked.settimeout(_PATIENCE)
-            asked.connect(SOCKET)
-            # Of HTTP 1.0 the answer ends with the connection, in one piece.
-            asked.sendall(f"GET {path} HTTP/1.0\r\nHost: docker\r\n\r\n".encode())
-            while block := asked.recv(1 << 16):
-                answer += block
-                if len(answer) > _MOST:
-                    raise UnknownError(f"Docker's answer has more than {_MOST} bytes")
+        request = f"GET {path} HTTP/1.0\r\nHost: docker\r\n\r\n"
+        answer = exchange(SOCKET, request, _PATIENCE, _MOST)
     except OSError as error:
         reason = f"Docker does not answer: {error.strerror or error}"
         if isinstance(error, TimeoutError):
             _stuck.append(reason)
         raise UnknownError(reason) from None
-    head, _, body = bytes(answer).partition(b"\r\n\r\n")
+    if len(answer) >= _MOST:
+        raise UnknownError(f"Docker's answer has {_MOST} bytes or more")
+    head, _, body = answer.partition(b"\r\n\r\n")
     status = head.split(b" ", 2)[1:2]
     if status == [b"404"]:
         return None
@@ -64,29 +54,29 @@ def engine_containers() -> list[dict[str, Any]]:
 
 
 def image_id(names: Sequence[str]) -> str | None:
-    """Return the id of an image by the first of its names that Docker knows."""
-    try:
-        found = [get(f"/images/{quote(name, safe='/:@')}/json") for name in names]
-    except UnknownError:
-        return None
-    return next((each["Id"] for each in found if each), None)
+    """Return the id of the image that has one of these names; None where Docker knows none."""
+    with suppress(UnknownError):
+        if found := _named(names):
+            return str(found["Id"])
+    return None
 
 
 def image(references: Sequence[str]) -> dict[str, Any]:
     """Return the image that has one of these names, None without one; and Docker's fault."""
     try:
-        asked = (get(f"/images/{quote(name, safe='/:@')}/json") for name in references)
-        found = next(filter(None, asked), None)
+        found = _named(references)
     except UnknownError as error:
         return {"image": None, "fault": str(error)}
-    return {"image": _image(found) if found else None, "fault": ""}
+    return {"image": _content(found) if found else None, "fault": ""}
 
 
-def _image(found: dict[str, Any]) -> dict[str, Any]:
-    """Return an image's id, its size, and a hash of its content.
+def _named(names: Sequence[str]) -> dict[str, Any] | None:
+    asked = (get(f"/images/{quote(name, safe='/:@')}/json") for name in names)
+    return next(filter(None, asked), None)
 
-    Layers and configuration identify the content, unlike the id, which depends on Docker's store.
-    """
+
+def _content(found: dict[str, Any]) -> dict[str, Any]:
+    # Layers and configuration identify the content, unlike the id, which depends on Docker's store.
     config = found.get("Config") or {}
     content = [found["RootFS"].get("Layers"), *(config.get(key) or None for key in _CONFIG)]
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()

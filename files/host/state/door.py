@@ -1,4 +1,4 @@
-"""The door of a seat: what is installed, who listens on its port, and what runs there."""
+"""The door of a seat: its package, its unit, what it runs with, and others on its port."""
 
 import re
 from contextlib import suppress
@@ -9,7 +9,7 @@ from host.door.door import Door
 from host.door.haproxy import DoorError
 from host.state.placed import unit_states
 from host.state.readers import lines, names, once, run, text
-from host.state.sockets import listening
+from host.state.sockets import taken
 
 _STRAY = "haproxy.service"
 
@@ -18,7 +18,6 @@ def read(root: str, bind: str = "0.0.0.0", port: int = 0, unit: str = "") -> dic
     """Return the door of a seat; `unit` is None where there is no systemd.
 
     Args:
-        root: of the seat.
         bind: the address on which the door is to listen.
         unit: of another door, the gateway's.
     """
@@ -49,10 +48,7 @@ def installed() -> str | None:
 
 @once
 def stray(root: str) -> bool:
-    """Tell whether haproxy's own service is on for nothing.
-
-    That is where we installed the package, and its settings are as they came.
-    """
+    """Tell whether the service of a haproxy that we installed is on, its settings unchanged."""
     if "haproxy" not in (text(f"{root}/state/installed") or "").splitlines():
         return False
     unit = unit_states([_STRAY]).get(_STRAY, {})
@@ -61,23 +57,8 @@ def stray(root: str) -> bool:
     return is_on and "/etc/haproxy/haproxy.cfg" not in changed
 
 
-def taken(port: int, unit: str) -> list[str]:
-    """Return the programs that listen on a TCP port and are not of a unit: "nginx (pid 7)"."""
-    found = {
-        each["pid"]: each["command"]
-        for socket in listening()
-        if (socket["kind"], socket["port"]) == ("tcp", port)
-        for each in socket["processes"]
-        if each["cgroup"].rpartition("/")[2] != unit
-    }
-    return [f"{found[pid]} (pid {pid})" for pid in sorted(found)]
-
-
 def issued(root: str) -> dict[str, bool]:
-    """Tell what a site has issued to the doors of a host, the gateway's among them.
-
-    That is keys, and certificates of the site's own authority.
-    """
+    """Tell whether the doors of a host, the gateway's too, have keys, and a site's certificate."""
     seats = [f"{root}/door/seats/{name}" for name in names(f"{root}/door/seats")]
     folders = [f"{root}/door", *seats, f"{root}/gateway/door"]
     return {

@@ -3,13 +3,12 @@
 import json
 import os
 import re
-import socket
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from host.common.seat import SOCKET, SOCKETS, engine_address
-from host.state.readers import run
+from host.state.readers import exchange, run
 
 # Bytes of an answer: vLLM's metrics, by far the longest, have some hundred thousand.
 _MOST = 8 << 20
@@ -38,26 +37,18 @@ def ask(place: str, release: str, path: str, body: Any = None, patience: float =
         body: What is posted; None to get.
         patience: Seconds for all of it.
     """
-    deadline = time.monotonic() + patience
     text = "" if body is None else json.dumps(body)
     head = f"{'GET' if body is None else 'POST'} {path} HTTP/1.0\r\nHost: localhost\r\n"
     if text:
         head += f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n"
-    answer = bytearray()
     try:
-        with engine_address(place, release) as address, socket.socket(socket.AF_UNIX) as engine:
-            engine.settimeout(patience)
-            engine.connect(address)
-            engine.sendall(f"{head}\r\n{text}".encode())
-            # Of HTTP 1.0 the answer ends with the connection, in one piece.
-            while len(answer) < _MOST and (block := engine.recv(1 << 16)):
-                answer += block
-                engine.settimeout(max(0.001, deadline - time.monotonic()))
+        with engine_address(place, release) as address:
+            answer = exchange(address, f"{head}\r\n{text}", patience, _MOST)
     except TimeoutError:
         return f"no answer within {patience:g} s"
     except OSError as error:
         return f"no answer: {error.strerror or error}"
-    return bytes(answer).partition(b"\r\n\r\n")[2].decode("utf-8", "replace")
+    return answer.partition(b"\r\n\r\n")[2].decode("utf-8", "replace")
 
 
 def speed(root: str, release: str, model: str) -> dict[str, Any]:
@@ -86,12 +77,12 @@ def speed(root: str, release: str, model: str) -> dict[str, Any]:
 
 def load(root: str, release: str) -> dict[str, Any] | None:
     """Return the load of an engine within a second; None where it does not answer."""
-    begun, before = time.monotonic(), _metrics(root, release)
+    begun, before = time.monotonic(), metrics(root, release)
     if not before:
         return None
     time.sleep(1)
     seconds = time.monotonic() - begun
-    return between(before, _metrics(root, release), seconds)
+    return between(before, metrics(root, release), seconds)
 
 
 def between(before: str, after: str, seconds: float) -> dict[str, Any] | None:
@@ -119,13 +110,8 @@ def between(before: str, after: str, seconds: float) -> dict[str, Any] | None:
     }
 
 
-def finished(root: str, release: str) -> dict[str, int] | None:
-    """Return how the requests of an engine have ended; None where it does not tell."""
-    return ends(_metrics(root, release))
-
-
 def ends(text: str) -> dict[str, int] | None:
-    """Return how many requests ended by their `max_tokens`, and how many by the model itself.
+    """Return how many requests ended by `max_tokens`, and by the model itself; None if unknown.
 
     Those of one token do not count: they are our probes.
     """
@@ -161,7 +147,8 @@ def samples(text: str, names: Sequence[str]) -> Iterator[tuple[str, str, float]]
             yield name, labels, float(value)
 
 
-def _metrics(root: str, release: str) -> str:
+def metrics(root: str, release: str) -> str:
+    """Return what an engine says at /metrics; "" where it does not answer."""
     # Only root reaches an engine beside its door; the path of its socket may be too long for curl.
     become = () if os.geteuid() == 0 else ("sudo", "-n")
     asked = f'cd "$0" && exec curl --silent --max-time 5 --unix-socket {SOCKET} "$1"'

@@ -1,4 +1,4 @@
-"""The engines of a seat: units, which is to serve, what one answers, switches, the history."""
+"""The engines of a seat: their units, which is to serve, an engine's answers, switches, history."""
 
 import json
 import os
@@ -7,11 +7,14 @@ from typing import Any
 
 from host.common.seat import seat_of, seat_of_release
 from host.state.engine_api import ask
-from host.state.readers import names, once, run, text
+from host.state.readers import names, once, run, systemd, text, whole
 
 _SYSTEMD = "/etc/systemd/system"
 _SHARE = f"{_SYSTEMD}/sockets.target.wants/fabric-share.socket"
-_PROPERTIES = "Id,ActiveState,NRestarts,NeedDaemonReload,Job,StatusText,ActiveEnterTimestamp"
+_PROPERTIES = (
+    *("Id", "ActiveState", "NRestarts", "NeedDaemonReload", "Job", "StatusText"),
+    "ActiveEnterTimestamp",
+)
 _AT_WORK = ("active", "activating", "deactivating", "reloading")
 # Seconds: a loaded engine answers one token in well under one; under full load it queues.
 _ANSWER = 60
@@ -23,15 +26,15 @@ _CURSOR = "-- cursor: "
 def read(
     root: str, release: str = "", path: str = "", body: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return the engines of a seat, and what `release` answers.
+    """Return the engines of a seat, and what a release answers to a request, if it runs.
 
     Args:
-        root: The seat's folder.
         release: Listed in any case, and this seat's also before it is laid down.
-        path, body: What it is asked for, if it runs; "" for nothing.
+        path: Of the request; "" for none.
     """
     is_own = owner(root, release)
     units = {name: unit for name, unit in engines(release).items() if is_own(name)}
+    failed = (unit for unit, each in _units(release).items() if each.get("ActiveState") == "failed")
     models = completion = None
     if path and units.get(release, {}).get("active") == "active":
         models = _models(ask(root, release, "/v1/models"))
@@ -41,7 +44,7 @@ def read(
         "units": units,
         "shares": os.path.lexists(_SHARE),
         "switches": [*filter(is_own, switches(release))],
-        "failed": [unit for unit in _failed(release) if is_own(_release(unit))],
+        "failed": [unit for unit in failed if is_own(_release(unit))],
         "preferred": _preferred(root),
         "models": models,
         "completion": completion,
@@ -49,16 +52,13 @@ def read(
 
 
 def switch(root: str, release: str, since: str = "", cursor: str | None = None) -> dict[str, Any]:
-    """Return the course of a switch.
-
-    Args:
-        since: Start of the engine's log, "@" and seconds since the epoch; "" to read none.
-        cursor: The place in the log after which to read on.
-    """
+    """Return the course of a switch, with the engine's log after a cursor, or since "@SECONDS"."""
     unit = f"switch@{release}.service"
     active = run("systemctl", "show", "--value", "--property=ActiveState", "--", unit).stdout
     report = text(f"{root}/jobs/switch@{release}.json")
-    lines = _log(f"vllm@{release}.service", since, cursor) if since else []
+    log = ("journalctl", "--quiet", "--output=cat", "--show-cursor", f"--unit=vllm@{release}")
+    start = f"--after-cursor={cursor}" if cursor else f"--since={since}"
+    lines = run(*log, start).stdout.splitlines() if since else []
     # journalctl adds it: what an engine writes stands before.
     last = lines.pop() if lines and lines[-1].startswith(_CURSOR) else ""
     return {
@@ -67,12 +67,6 @@ def switch(root: str, release: str, since: str = "", cursor: str | None = None) 
         "cursor": last.removeprefix(_CURSOR) or None,
         "lines": [line[:_LINE] for line in lines if line][-_LINES:],
     }
-
-
-def _log(unit: str, since: str, cursor: str | None) -> list[str]:
-    start = f"--after-cursor={cursor}" if cursor else f"--since={since}"
-    words = ("journalctl", "--quiet", "--output=cat", "--show-cursor", f"--unit={unit}", start)
-    return run(*words).stdout.splitlines()
 
 
 def history(root: str) -> dict[str, Any]:
@@ -116,15 +110,15 @@ def engines(named: str = "") -> dict[str, dict[str, Any]]:
     """Return the engines that systemd knows or boots, by release; `named` in any case."""
     boots = _boots()
     return {
-        _release(unit): {
-            "release": _release(unit),
+        (release := _release(unit)): {
+            "release": release,
             "active": values.get("ActiveState", ""),
             "restarts": int(values.get("NRestarts") or 0),
             "enabled": unit in boots,
             "outdated": values.get("NeedDaemonReload") == "yes",
             "starting": bool(values.get("Job")),
             "status": values.get("StatusText", ""),
-            "since": _seconds(values.get("ActiveEnterTimestamp", "")),
+            "since": whole(values.get("ActiveEnterTimestamp", "")),
         }
         for unit, values in _units(named).items()
         if unit.startswith("vllm@")
@@ -140,10 +134,6 @@ def switches(named: str = "") -> list[str]:
     ]
 
 
-def _failed(named: str) -> list[str]:
-    return [unit for unit, found in _units(named).items() if found.get("ActiveState") == "failed"]
-
-
 def _boots() -> list[str]:
     """Return the units of engines that boot."""
     wants = names(f"{_SYSTEMD}/multi-user.target.wants")
@@ -154,20 +144,12 @@ def _boots() -> list[str]:
 def _units(named: str) -> dict[str, dict[str, str]]:
     """Return the properties of all instances of vllm@ and switch@; nothing without systemd."""
     known = {*_boots(), *([f"vllm@{named}.service"] if named else [])}
-    shown = ("systemctl", "show", "--timestamp=unix", f"--property={_PROPERTIES}", "--")
-    done = run(*shown, *sorted(known), "vllm@*.service", "switch@*.service")
-    blocks = done.stdout.split("\n\n") if done.returncode == 0 else []
-    found = [dict(row.split("=", 1) for row in each.splitlines() if "=" in row) for each in blocks]
+    found = systemd(_PROPERTIES, (*sorted(known), "vllm@*.service", "switch@*.service"))
     return {each["Id"]: each for each in found if "Id" in each}
 
 
 def _release(unit: str) -> str:
     return unit.partition("@")[2].removesuffix(".service")
-
-
-def _seconds(timestamp: str) -> int:
-    digits = timestamp.removeprefix("@")
-    return int(digits) if digits.isdecimal() else 0
 
 
 def _preferred(root: str) -> str | None:

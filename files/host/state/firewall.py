@@ -1,4 +1,4 @@
-"""The firewall, and all that must be known to change it."""
+"""The firewall, ufw: its rules, the ports of sshd, and the containers that pass it."""
 
 import os
 import re
@@ -71,10 +71,7 @@ def _ssh_ports(unit: str) -> Iterator[int]:
 
 
 def _session_port() -> Iterator[int]:
-    """Yield the port of this connection.
-
-    sudo hides SSH_CONNECTION (client, its port, server, its port): it is in the session's shell.
-    """
+    """Yield the port of this connection, by the environment of a parent: sudo hides it."""
     pid = os.getpid()
     # A process may end, or be another's.
     with suppress(OSError):

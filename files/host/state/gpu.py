@@ -48,16 +48,17 @@ def _gpus(fields: tuple[str, ...]) -> tuple[list[dict[str, Any]], str]:
 
 
 def _gpu(values: dict[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = {name: _number(values[field]) for field, name in _FIELDS.items()}
+    found: dict[str, Any] = {name: number(values[field]) for field, name in _FIELDS.items()}
     found |= {"name": values["name"], "driver": values["driver_version"]}
     found |= {name: None if found[name] is None else int(found[name]) << 20 for name in _MIB}
     reasons = values.get(_REASONS, "")
     return found | {"reasons": int(reasons, 16) if reasons.startswith("0x") else None}
 
 
-def _number(text: str) -> float | None:
+def number(text: str) -> float | None:
+    """Return a reading; None for one that the GPU lacks."""
     try:
-        number = float(text)
+        found = float(text)
     except ValueError:
         return None
-    return number if abs(number) < 1e12 else None
+    return found if abs(found) < 1e12 else None

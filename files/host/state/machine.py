@@ -1,4 +1,4 @@
-"""The machine: what the preflight judges, its memory, and its container runtime."""
+"""The machine, as the preflight judges it; its memory, its container runtime, proof of its GPU."""
 
 import json
 import os
@@ -10,8 +10,8 @@ from typing import Any
 
 from host.state import docker, gpu
 from host.state.engines import current, engines
-from host.state.readers import UnknownError, lines, meminfo, names, once, run, text, word
-from host.state.sockets import listening
+from host.state.readers import UnknownError, existing, lines, meminfo, names, once, run, text, word
+from host.state.sockets import holders
 
 _DAEMON_JSON = "/etc/docker/daemon.json"
 
@@ -29,7 +29,7 @@ def read(
         ports: On which door and engine will listen.
         images: Names and digests of the engine's image.
         folders: Checkpoint folders under `root`, or anywhere, whose present size counts as fetched.
-        place: The folder of the seat that is asked about; "" for `root`.
+        place: The folder of the seat; "" for `root`.
     """
     system, memory = platform.freedesktop_os_release(), meminfo()
     shown = gpu.read()
@@ -90,10 +90,7 @@ def _docker() -> dict[str, Any]:
 
 
 def _images(info: dict[str, Any]) -> str:
-    """Return the folder of images: Docker's or, with containerd's image store, containerd's.
-
-    That store is the default of new installations since Docker 29.
-    """
+    """Return the folder of images: Docker's or, by Docker 29's new default, containerd's."""
     if "io.containerd.snapshotter." not in str(info.get("DriverStatus")):
         return info.get("DockerRootDir") or "/var/lib/docker"
     known = text("/etc/containerd/config.toml") or ""
@@ -103,13 +100,9 @@ def _images(info: dict[str, Any]) -> str:
 
 def _disks(*paths: str) -> list[tuple[str, int]]:
     """Return file system and free bytes of each path, or of its nearest parent that exists."""
-    found = map(_existing, paths)
+    found = map(existing, paths)
     _, *rows = lines("df", "--block-size=1", "--output=source,avail", *found)
     return [(device, int(free)) for device, free in (row.rsplit(None, 1) for row in rows)]
-
-
-def _existing(path: str) -> str:
-    return path if os.path.exists(path) else _existing(os.path.dirname(path))
 
 
 def _failed_units() -> list[str]:
@@ -134,12 +127,7 @@ def _size(root: str, paths: list[str]) -> int:
 def _listeners(ports: Sequence[int], containers: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return who listens on ports; with host networking a cgroup names our door or a container."""
     ours = ("/door.service", "/door@", *(each["Id"] for each in containers))
-    found = {
-        (each["port"], process["pid"]): process
-        for each in listening()
-        if each["kind"] == "tcp" and each["port"] in ports
-        for process in each["processes"]
-    }
+    found = {(port, each["pid"]): each for port in ports for each in holders(port)}
     return [
         {
             "ours": any(mark in process["cgroup"] for mark in ours),
@@ -152,12 +140,7 @@ def _listeners(ports: Sequence[int], containers: Sequence[dict[str, Any]]) -> li
 
 
 def memory(root: str, release: str = "", others: Sequence[str] = ()) -> dict[str, Any]:
-    """Return bytes; of an engine None where nothing says how many it takes.
-
-    Args:
-        root: The folder of the seat of `release`.
-        others: The folders of the Spark's other seats.
-    """
+    """Return bytes, also of other seats' engines; None where nothing says how many one takes."""
     found, best = meminfo(), gpu.read()["gpu"]
     beside = [(place, own) for place in others if (own := current(place))]
     taken = {own: _engine_size(place, own) or 0 for place, own in beside}
@@ -184,13 +167,10 @@ def _engine_size(place: str, release: str) -> int | None:
 
 
 def runtime(root: str, repository: str) -> dict[str, Any]:
-    """Return the container runtime.
+    """Return the container runtime, and whether apt knows the toolkit's repository by its address.
 
     Docker that runs and does not answer is unknown: without its containers, a restart would seem to
     end none.
-
-    Args:
-        repository: The address by which apt may know the toolkit's package source already.
     """
     info, running = _docker_at_work()
     return {

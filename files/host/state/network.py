@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from host.state.placed import path_state
-from host.state.readers import UnknownError, names, run, text, word
+from host.state.readers import UnknownError, names, output, run, text, word
 
 _SYS = "/sys/class"
 _NETPLAN = ("/etc/netplan", "/run/netplan", "/usr/lib/netplan")
@@ -100,17 +100,14 @@ def _rdma() -> Iterator[tuple[str, dict[str, Any]]]:
     for device in names(devices):
         for port in names(f"{devices}/{device}/ports"):
             folder = f"{devices}/{device}/ports/{port}"
-            for netdev in names(f"{devices}/{device}/device/net"):
-                yield (
-                    netdev,
-                    {
-                        "device": device,
-                        "port": port,
-                        "state": word(f"{folder}/state").rpartition(": ")[2],
-                        "link_layer": word(f"{folder}/link_layer") or "-",
-                        "gids": list(_gids(folder)),
-                    },
-                )
+            found = {
+                "device": device,
+                "port": port,
+                "state": word(f"{folder}/state").rpartition(": ")[2],
+                "link_layer": word(f"{folder}/link_layer") or "-",
+                "gids": list(_gids(folder)),
+            }
+            yield from ((netdev, found) for netdev in names(f"{devices}/{device}/device/net"))
 
 
 def _gids(folder: str) -> Iterator[tuple[int, str, str]]:
@@ -148,10 +145,7 @@ def write_bandwidth(
 ) -> dict[str, Any]:
     """Return the Gb/s of RDMA writes by one twin to the peer; None without a result.
 
-    It begins as soon as the peer waits at its address.
-
-    Args:
-        patience: Seconds for a measurement; for half of it the peer is waited for.
+    For half of the patience, the peer is waited for at its address.
     """
     words = ("ib_write_bw", "-d", device, "-i", "1", "-x", f"{gid}", "-p", f"{port}", "-F")
     end = time.monotonic() + patience / 2
@@ -165,18 +159,15 @@ def write_bandwidth(
         time.sleep(1)
 
 
-def _gbits(output: str) -> float | None:
+def _gbits(said: str) -> float | None:
     """Return the column `BW average[Gb/sec]` of the output's last row; None without a row."""
-    rows = map(str.split, output.splitlines())
+    rows = map(str.split, said.splitlines())
     values = [float(row[3]) for row in rows if len(row) in (4, 5) and row[0].isdecimal()]
     return values[-1] if values else None
 
 
 def link(root: str) -> dict[str, Any]:
-    """Return the state of the key and certificate by which the other Spark authenticates this one.
-
-    Where they are fit, the certificate is there, in PEM.
-    """
+    """Return the state of the key and certificate by which the peer authenticates this Spark."""
     key, certificate = f"{root}/secrets/link.key", f"{root}/link/own.crt"
     for path in (key, certificate):
         try:
@@ -186,15 +177,10 @@ def link(root: str) -> dict[str, Any]:
             return {"state": "absent"}
         except OSError as error:
             return {"state": "unreadable", "detail": f"{path}: {error.strerror}"}
-    pem = _openssl("x509", "-in", certificate)
-    public = _openssl("pkey", "-in", key, "-passin", "pass:", "-pubout")
+    x509 = ("openssl", "x509", "-in", certificate)
+    public = output("openssl", "pkey", "-in", key, "-passin", "pass:", "-pubout")
     found = os.stat(key)
     is_safe = found.st_uid == os.geteuid() and found.st_mode & 0o7777 == 0o600
-    if is_safe and public and public == _openssl("x509", "-in", certificate, "-noout", "-pubkey"):
-        return {"state": "fit", "certificate": pem}
+    if is_safe and public and public == output(*x509, "-noout", "-pubkey"):
+        return {"state": "fit", "certificate": output(*x509)}
     return {"state": "unfit"}
-
-
-def _openssl(*words: str) -> str:
-    done = run("openssl", *words)
-    return done.stdout if done.returncode == 0 else ""

@@ -1,4 +1,4 @@
-"""What Sparkwright places on a host: files, units, kernel parameters, users."""
+"""Files, units, kernel parameters and users of a host, as Sparkwright places them."""
 
 import grp
 import hashlib
@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from host.state.readers import UnknownError, names, once, run, word
+from host.state.readers import UnknownError, names, once, systemd, whole, word
 
 # Files that are looked at, and bytes of one that is hashed: the largest of ours has 1 MB.
 _MOST_FILES, _MOST_BYTES = 5000, 256 << 20
@@ -35,9 +35,7 @@ def read(
 ) -> dict[str, Any]:
     """Return the states of paths and of all in some folders, of units, parameters and users.
 
-    Args:
-        parameters: patterns, as in "net.ipv4.conf.*.arp_ignore".
-        users: names; those that exist are returned.
+    Parameters are patterns, as in "net.ipv4.conf.*.arp_ignore"; of users, those that exist return.
     """
     found = {path: state for path in _all(folders, paths) if (state := path_state(path))}
     return {
@@ -109,23 +107,16 @@ def _name(of: Any, number: int) -> str:
 
 def unit_states(units: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return what systemd says of units, by their names; nothing where there is no systemd."""
-    shown = run("systemctl", "show", "--timestamp=unix", *_asked(), "--", *units) if units else None
-    blocks = shown.stdout.split("\n\n") if shown and shown.returncode == 0 else []
+    shown = systemd((*_PROPERTIES, "ActiveEnterTimestamp"), units) if units else []
     states = {}
-    for unit, block in zip(units, blocks, strict=False):
-        values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+    for unit, values in zip(units, shown, strict=False):
         state: dict[str, Any] = {key: values.get(name, "") for name, key in _PROPERTIES.items()}
-        started = values.get("ActiveEnterTimestamp", "").removeprefix("@")
         states[unit] = state | {
             "outdated": state["outdated"] == "yes",
-            "started": int(started) if started.isdecimal() else 0,
+            "started": whole(values.get("ActiveEnterTimestamp", "")),
             "wanted": unit in _wanted(),
         }
     return states
-
-
-def _asked() -> list[str]:
-    return [f"--property={','.join((*_PROPERTIES, 'ActiveEnterTimestamp'))}"]
 
 
 @once
@@ -142,7 +133,7 @@ def _parameters(patterns: Sequence[str]) -> Iterator[tuple[str, str]]:
         for each in middle:
             path = f"/proc/sys/{before}{each}{after}"
             if os.path.exists(path):
-                yield f"{pattern.replace('*', each)}", " ".join(word(path).split())
+                yield pattern.replace("*", each), " ".join(word(path).split())
 
 
 def _is_user(name: str) -> bool:

@@ -1,14 +1,15 @@
-"""How parts read a host: programs with a bound, small files, and what several parts need once."""
+"""How parts read a host: programs and sockets within bounds, small files, and what is read once."""
 
 import os
+import socket
 import subprocess
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import TypeVar
 
 T = TypeVar("T")
-
 # Seconds for a program, and bytes of a small file.
 PATIENCE = 20.0
 MOST = 1 << 20
@@ -21,20 +22,13 @@ class UnknownError(Exception):
     """A part cannot be read, for this reason."""
 
 
-def run(
-    *words: str, patience: float = 0, stdin: str | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run a program and return how it ended; one that is absent ends with status 127.
-
-    Raises:
-        UnknownError: It did not end in time.
-    """
+def run(*words: str, patience: float = 0) -> subprocess.CompletedProcess[str]:
+    """Run a program and return how it ended; one that is absent ends with status 127."""
     try:
         return subprocess.run(
             words,
             env=_ENVIRONMENT,
-            input=stdin,
-            stdin=subprocess.DEVNULL if stdin is None else None,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",
@@ -47,18 +41,50 @@ def run(
         raise UnknownError(f"{words[0]} did not end within {patience or PATIENCE:g} s") from None
 
 
-def lines(*words: str, patience: float = 0) -> list[str]:
+def output(*words: str) -> str:
+    """Return what a program prints; "" where it is absent or fails."""
+    done = run(*words)
+    return done.stdout if done.returncode == 0 else ""
+
+
+def lines(*words: str) -> list[str]:
     """Return the lines that a program prints; none where it is absent or fails."""
-    done = run(*words, patience=patience)
-    return done.stdout.splitlines() if done.returncode == 0 else []
+    return output(*words).splitlines()
+
+
+def exchange(address: str, request: str, patience: float, most: int) -> bytes:
+    """Return what a socket answers to a request within some seconds, up to a number of bytes.
+
+    The request is in HTTP 1.0, of which the answer ends with the connection, in one piece.
+    """
+    deadline = time.monotonic() + patience
+    answer = bytearray()
+    with socket.socket(socket.AF_UNIX) as asked:
+        asked.settimeout(patience)
+        asked.connect(address)
+        asked.sendall(request.encode())
+        while len(answer) < most and (block := asked.recv(1 << 16)):
+            answer += block
+            asked.settimeout(max(0.001, deadline - time.monotonic()))
+    return bytes(answer)
+
+
+def systemd(properties: Iterable[str], units: Iterable[str]) -> list[dict[str, str]]:
+    """Return the properties of units, in systemd's order; nothing where there is no systemd."""
+    asked = f"--property={','.join(properties)}"
+    said = output("systemctl", "show", "--timestamp=unix", asked, "--", *units)
+    blocks = (block.splitlines() for block in said.split("\n\n") if block)
+    return [dict(row.split("=", 1) for row in rows if "=" in row) for rows in blocks]
+
+
+def whole(digits: str) -> int:
+    """Return a whole number, such as systemd's "@1795240000"; 0 for what is none."""
+    digits = digits.removeprefix("@")
+    return int(digits) if digits.isdecimal() else 0
 
 
 def text(path: str, most: int = MOST) -> str | None:
-    """Return the beginning of a small file; None where there is none.
-
-    Raises:
-        OSError: It cannot be read.
-    """
+    """Return the beginning of a small file; None where there is none."""
     try:
         with open(path, "rb") as file:
             return file.read(most).decode("utf-8", "replace")
@@ -88,11 +114,14 @@ def names(folder: str) -> list[str]:
         return []
 
 
+def existing(path: str) -> str:
+    """Return a path, or its nearest parent that exists."""
+    return path if os.path.exists(path) else existing(os.path.dirname(path))
+
+
 def free_bytes(folder: str) -> int:
     """Return the bytes that are free where a folder is, or is to be."""
-    while not os.path.isdir(folder):
-        folder = os.path.dirname(folder)
-    found = os.statvfs(folder)
+    found = os.statvfs(existing(folder))
     return found.f_bavail * found.f_frsize
 
 

@@ -1,4 +1,4 @@
-"""Print what this host is, as one JSON document.
+"""Prints parts of this host as one JSON document.
 
 Each part is read by a function of a module beside this one, `read` or the one that its name has
 after a dot, in a thread of its own: what fails, hangs or is too large is unknown, for its part
@@ -22,7 +22,6 @@ SHOWN: tuple[str, ...] = (
     "door",
     "engines",
     "engines.history",
-    "exporter",
     "firewall",
     "machine",
     "machine.gpu_proof",
@@ -30,13 +29,12 @@ SHOWN: tuple[str, ...] = (
     "network.fabric",
     "network.link",
     "sockets",
+    "sockets.exporter",
     "status",
     "status.running",
 )
-
 # What others take for the end of a line, as JSON may have it in texts.
 _LINES = {end: f"\\u{end:04x}" for end in (0x85, 0x2028, 0x2029)}
-
 # A part: its name, the arguments of its `read`, and seconds within which it must be read.
 Ask = tuple[str, dict[str, Any], float]
 

@@ -1,4 +1,4 @@
-"""What a Spark does: the status of a replica, what runs where nothing compares, a benchmark."""
+"""The status of a replica, its running containers, and the result of a benchmark."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from host.state import docker, gpu
 from host.state.engine_api import load
 from host.state.engines import current, engines, owner, switches
 from host.state.machine import kernel
-from host.state.readers import free_bytes, lines, meminfo, run, text, word
+from host.state.readers import free_bytes, lines, meminfo, run, text, whole, word
 from host.state.state import MOST
 
 # Seconds for which the figures of the door count.
@@ -20,12 +20,7 @@ _FRESH = 60
 
 
 def read(root: str, door: str = "door.service") -> dict[str, Any]:
-    """Return the status; it needs no rights, and takes 1 to 2 s.
-
-    Args:
-        root: The folder of the seat.
-        door: The unit of its door.
-    """
+    """Return the status of a seat, whose door has this unit; it needs no rights, takes 1 to 2 s."""
     release, units, is_own = current(root), engines(), owner(root)
 
     def runs(engine: dict[str, Any]) -> bool:
@@ -43,7 +38,7 @@ def read(root: str, door: str = "door.service") -> dict[str, Any]:
         "switches": [*filter(is_own, switches())],
         "load": load(root, release) if release and unit and unit["active"] == "active" else None,
         "gpu": gpu.read()["gpu"],
-        "clock_limit": _number(word(f"{root}/state/gpu-clock")),
+        "clock_limit": whole(word(f"{root}/state/gpu-clock")) or None,
         "memory_total": memory["MemTotal"],
         "memory_available": memory["MemAvailable"],
         "disk_free": free_bytes(root),
@@ -61,15 +56,9 @@ def _contents(root: str) -> dict[str, Any]:
         return {"recipe": None, "models": []}
 
 
-def _number(digits: str) -> int | None:
-    return int(digits) if digits.isdecimal() else None
-
-
 def _held(root: str) -> int | None:
-    """Return how many requests wait at the door; None if unknown. The door itself tells only root.
-
-    A timer writes the file four times a minute.
-    """
+    """Return how many requests wait at the door; None if unknown."""
+    # The door itself tells only root; a timer writes this file four times a minute.
     path, seat = f"{root}/metrics/spark.prom", seat_of(root)
     labels = 'spark="[^"]*"' + (f',seat="{seat}"' if seat else "")
     sample = rf"^spark_door_requests_waiting{{{labels}}} (\d+)$"
@@ -83,12 +72,7 @@ def _held(root: str) -> int | None:
 
 
 def running(root: str, images: Sequence[str] = ()) -> dict[str, Any]:
-    """Return what runs.
-
-    Args:
-        root: The folder of the seat.
-        images: The names of the image of the declared release; none on an idle Spark.
-    """
+    """Return what runs, and the image of the declared release by its names."""
     found = [docker.get(f"/containers/{each['Id']}/json") for each in docker.engine_containers()]
     return {
         "containers": {

@@ -21,7 +21,7 @@ from sparkwright.common.startup import KEPT
 from sparkwright.declared.recipe.workloads import WORKLOADS, order, passages
 from sparkwright.engine.state import EngineState, ask_release, problem
 from sparkwright.insight.benchmark.measured import Answer, BenchmarkResult, check_answer
-from sparkwright.insight.benchmark.report import report
+from sparkwright.insight.benchmark.verdict import report
 from sparkwright.machine.host.operations.files import managed_files
 from sparkwright.plan.release.container import CONTAINER_OPTIONS
 from sparkwright.plan.release.programs import program_files

@@ -34,13 +34,7 @@ _Sentence = Annotated[str, _cut(1000)]
 
 
 class Measured(Bounded, extra="ignore"):
-    """A workload, or why it was skipped.
-
-    Attributes:
-        requests: how many were answered.
-        errors: why the others failed, one each.
-        gpu: clock (MHz), power (W) and temperature (°C) of the GPU, the medians; None if unknown.
-    """
+    """A workload, or why it was skipped; `gpu` has the medians of MHz, W and °C."""
 
     name: _Word
     skipped: _Sentence | None = None
@@ -57,7 +51,6 @@ class Answer(Bounded, extra="ignore"):
 
     Attributes:
         orders: the hash of its manifest.
-        started, ended: seconds since the epoch.
         start: seconds on any clock, and line, of the engine's start.
         others: requests of other clients before the benchmark began.
     """

@@ -1,4 +1,4 @@
-"""The checkup of a Spark and its engine: everything that the doctor judges."""
+"""The checkup of a Spark, its engine and its GPU: everything that the doctor judges."""
 
 from typing import ClassVar
 
@@ -6,17 +6,41 @@ from pydantic import Field
 
 from sparkwright.common.part import Bounded, Part
 from sparkwright.engine.state import EngineUnit
-from sparkwright.insight.doctor.gpu import GpuReading
 from sparkwright.machine.host.survey import Kernel
+from sparkwright.plan.causes.thresholds import FAULT_BUSY, FAULT_MHZ, FAULT_WATTS
+
+
+class GpuReading(Bounded):
+    """The readings of nvidia-smi: MHz, W, °C, %, bytes, and bits of reasons for a low clock."""
+
+    name: str
+    driver: str
+    clock: float | None
+    power: float | None
+    temperature: float | None
+    busy: float | None
+    memory_used: int | None
+    memory_free: int | None
+    memory_total: int | None
+    reasons: int | None
+
+    @property
+    def work(self) -> tuple[float, float, float] | None:
+        """MHz, watts and per cent busy; None where one of them is missing."""
+        if self.clock is None or self.power is None or self.busy is None:
+            return None
+        return self.clock, self.power, self.busy
+
+    @property
+    def held_back(self) -> str | None:
+        """The readings that show it slow under load; None where it is not."""
+        clock, power, busy = self.work or (0, 0, 0)
+        slow = busy >= FAULT_BUSY and has_power_fault(clock, power)
+        return f"{clock:.0f} MHz and {power:.0f} W while {busy:.0f} % busy" if slow else None
 
 
 class FailedSwitch(Bounded):
-    """The last switch, which failed.
-
-    Attributes:
-        at: when it failed, in seconds since the epoch.
-        log: messages of its engine's last invocation.
-    """
+    """The last switch, which failed at this second since the epoch; its engine's messages."""
 
     release: str
     at: int
@@ -25,12 +49,7 @@ class FailedSwitch(Bounded):
 
 
 class Finished(Bounded):
-    """Requests since the engine's start, without those of one token, which are our probes.
-
-    Attributes:
-        cut: ended by their `max_tokens`.
-        ended: ended by the model itself.
-    """
+    """Requests since the engine's start that `max_tokens` cut, or the model ended; no probes."""
 
     cut: int
     ended: int
@@ -40,21 +59,17 @@ class Checkup(Part):
     """The state of one Spark.
 
     Attributes:
-        release: the one that should serve; None on an idle Spark.
         log: messages of the engine's last invocation, and of the one before if it restarted by
             itself; then those of kernel, earlyoom and logind since.
-        clock: its time, in seconds since the epoch.
-        skew: seconds by which its clock is ahead of the machine's that runs pyinfra.
-        driver: the NVIDIA driver that is loaded; None where none is.
+        clock, skew: seconds since the epoch, and how far that is ahead of the machine's here.
+        driver, docker: the versions of those that are loaded and answer.
         memory: total, free and available, in bytes.
         swapped: bytes that went to and from the disk within the second of the reading.
         free: bytes that are free, by folder.
-        docker: version of the daemon; None when none answers.
-        gpu_inside: output of nvidia-smi in the engine's container; None without one.
+        gpu_inside: output of nvidia-smi in the engine's container; "" without one.
         cpu: clock of its fastest core, in MHz.
         nic: the state of its network card's PCIe links, as lspci words it.
         downs: how often it went down hard within a day while its engine ran.
-        finished: how requests ended; None when the engine does not answer.
         system: versions, for a report.
     """
 
@@ -73,7 +88,7 @@ class Checkup(Part):
     docker: str | None
     runtimes: tuple[str, ...]
     gpu: GpuReading | None
-    gpu_inside: str | None
+    gpu_inside: str
     downs: int
     finished: Finished | None
     failed: FailedSwitch | None = None
@@ -87,3 +102,15 @@ class Checkup(Part):
         unit = self.unit
         steady = unit is not None and unit.active == "active" and not unit.starting
         return steady and not self.downs and not (unit and unit.restarts)
+
+
+def gpu_lost(inside: str) -> str | None:
+    """Return what shows, by nvidia-smi in a container, that it has lost the GPU; None without."""
+    # Other errors prove nothing: an image may lack nvidia-smi.
+    lost = "Failed to initialize NVML" in inside
+    return f"nvidia-smi in the container: {inside}" if lost else None
+
+
+def has_power_fault(clock: float, power: float | None) -> bool:
+    """Tell whether MHz and watts of a GB10 under load are those of the power-delivery fault."""
+    return clock <= FAULT_MHZ and (power is None or power <= FAULT_WATTS)

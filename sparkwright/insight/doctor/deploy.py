@@ -17,9 +17,8 @@ from sparkwright.declared.fleet.fabric_plan import FabricPlan
 from sparkwright.declared.recipe.advisories import warning
 from sparkwright.insight.doctor.checkup import Checkup
 from sparkwright.insight.doctor.diagnosis import diagnose
-from sparkwright.insight.doctor.issue_report import heading, section
 from sparkwright.insight.doctor.listeners import LISTENING, astray, others
-from sparkwright.insight.doctor.report import probed, report, state_of_link
+from sparkwright.insight.doctor.report import heading, probed, report, section, state_of_link
 from sparkwright.network.fabric import deploy as fabric
 from sparkwright.network.fabric.link_check import link_findings
 from sparkwright.plan.causes.cause import Diagnosis
@@ -74,10 +73,7 @@ def doctor(own: Target) -> Generator[StringCommand]:
 
 
 def _wanted(own: Target) -> str | None:
-    """Return the release that is asked for, empty for an idle Spark; None where the lock lacks it.
-
-    A doctor looks up nothing that the lock lacks.
-    """
+    """Return the release that is asked for, "" for an idle Spark; None where the lock lacks it."""
     try:
         served = own.release_by(read_lock(lock_path(own.fleet)))
         return served.id if served else ""

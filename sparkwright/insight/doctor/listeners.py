@@ -6,30 +6,19 @@ from ipaddress import ip_address
 from typing import ClassVar, Literal
 
 from sparkwright.common.part import Bounded, Part
-from sparkwright.common.ports import (
-    EXPORTER_PORT,
-    IMAGE_PORT,
-    LINK_PORT,
-    METRICS_PORT,
-    SHARE_PORT,
-)
+from sparkwright.common.placed import EXPORTER
+from sparkwright.common.ports import EXPORTER_PORT, IMAGE_PORT, LINK_PORT, METRICS_PORT, SHARE_PORT
 from sparkwright.door.door import UNIT as DOOR
-from sparkwright.insight.monitoring.node_exporter import EXPORTER
 from sparkwright.plan.release.guard import ALONE, PAIR
 from sparkwright.run.spark import Declared
 
 # Our units that listen, but for engines. systemd itself holds a socket unit's socket at first.
-_SEAT_DOOR, _SUPERVISOR = "door@", "vllm@"
+_SEAT_DOOR, _SUPERVISOR, _EXPORTER = "door@", "vllm@", f"{EXPORTER}.service"
 _GATEWAY = ("gateway.service", "gateway-door.service")
-_SOCKETS = {
-    "fabric-share": SHARE_PORT,
-    "fabric-metrics": METRICS_PORT,
-    "fabric-image": IMAGE_PORT,
-}
+_SOCKETS = {"fabric-share": SHARE_PORT, "fabric-metrics": METRICS_PORT, "fabric-image": IMAGE_PORT}
 _PORTS = {**_SOCKETS, _SUPERVISOR: LINK_PORT}
 _JOBS = ("weights@", "image@", "image-copy.", "image-build@", "benchmark.")
-_UNITS = (DOOR, _SEAT_DOOR, EXPORTER, *_GATEWAY, *_SOCKETS, _SUPERVISOR, "switch@", *_JOBS)
-
+_UNITS = (DOOR, _SEAT_DOOR, _EXPORTER, *_GATEWAY, *_SOCKETS, _SUPERVISOR, "switch@", *_JOBS)
 # The programs with which Ubuntu or Debian listens (15 characters, as the kernel keeps them), and
 # the ports of each; none means any.
 _ANY_PORT = "sshd systemd-timesyn avahi-daemon cups-browsed rpcbind containerd dockerd"
@@ -42,19 +31,13 @@ _SYSTEM: dict[str, tuple[int, ...]] = {
     "cupsd": (631,),
     "dnsmasq": (53, 67),
 }
-
 # Stands for a program's name that has quotes, line feeds or the like: it can only be to mislead.
 DISGUISED = "a program that hides its name"
 _NAME = re.compile(r"[\w .:@/+-]*")
 
 
 class Process(Bounded):
-    """A process that holds a socket.
-
-    Attributes:
-        command: its name, which it chooses itself, of at most 15 characters; "" once it has ended.
-        cgroup: its control group, such as /system.slice/ssh.service.
-    """
+    """A process that holds a socket, by the name that it chose, and its control group."""
 
     pid: int
     command: str
@@ -62,13 +45,7 @@ class Process(Bounded):
 
 
 class Socket(Bounded):
-    """One socket that others can send to.
-
-    Attributes:
-        kind: tcp or udp.
-        address: it is bound to.
-        processes: those that hold it; none where the kernel does.
-    """
+    """One socket, tcp or udp, that others can send to; the kernel's has no processes."""
 
     kind: str
     address: str
@@ -111,8 +88,6 @@ class Listening(Part):
 
 
 LISTENING = Listening.ask()
-
-
 # `ours` is on the list; `astray` is ours, or hides whose it is, and is not on the list; `system` is
 # the operating system's; `other` is somebody else's.
 Kind = Literal["ours", "astray", "system", "other"]
@@ -156,7 +131,7 @@ def _may(socket: Socket, unit: str, may: Declared) -> bool:
     """Tell whether a socket of a unit of ours is on the list."""
     if unit in (DOOR, _SEAT_DOOR):
         return socket.kind == "tcp" and socket.port in may.doors
-    if unit == EXPORTER:
+    if unit == _EXPORTER:
         return socket.is_loopback and socket.port == EXPORTER_PORT
     if unit in _GATEWAY:
         # The gateway's port is data of its own host, which is a Spark only by chance.

@@ -35,8 +35,6 @@ from sparkwright.run.target import Target, bad_input, target, target_of
 
 # The deploy whose operations converge a Spark, and so know how it differs.
 _CONVERGES = "deploys/spark.py"
-
-
 # What this run has found, by Spark: the differences; why it was not read; programs that are not
 # ours and listen beyond loopback.
 _differences: dict[str, list[Difference]] = {}
@@ -74,11 +72,7 @@ def without_answers() -> None:
 
 
 def _check_declared() -> None:
-    """Refuse a site whose lock or keys are incomplete: only `deploys/spark.py` writes them.
-
-    Raises:
-        PlanError: the lock lacks a name, or there are no keys.
-    """
+    """Refuse a site whose lock or keys are incomplete: only `deploys/spark.py` writes them."""
     own = target()
     if own.recipe is None:
         return
@@ -107,12 +101,11 @@ def _steps() -> None:
     expect(own.host, lambda: reads(own))
     local.include(_CONVERGES)
     running(name="What runs", own=own)
-    listeners(name="Listeners", own=own)
 
 
 @operation()
 def running(own: Target) -> Generator[StringCommand]:
-    """Record how what runs, the GPU, packages and the kernel differ from what is declared."""
+    """Record how engines, listeners, GPU, packages and kernel differ from what is declared."""
     releases = [each.id for seat in own.seats if (each := seat.release)]
     found = [read(host, ask_running(seat.place, seat.release)) for seat in own.seats]
     # What is the Spark's own is alike in both.
@@ -121,18 +114,12 @@ def running(own: Target) -> Generator[StringCommand]:
     for seat, engine in zip(own.seats, found, strict=True):
         for difference in running_differences(engine, seat.release):
             differs(*difference)
-    yield from ()
-
-
-@operation()
-def listeners(own: Target) -> Generator[StringCommand]:
-    """Record who listens beyond loopback, and should not."""
-    found = read(host, LISTENING)
-    for socket in astray(found, own.may_listen):
+    listening = read(host, LISTENING)
+    for socket in astray(listening, own.may_listen):
         differs("listeners", "only those on the list", socket)
-    for group in unguarded(found):
+    for group in unguarded(listening):
         differs("guard of the engine", f"its container in {ALONE}", f"in {group}")
-    if sockets := others(found, own.may_listen):
+    if sockets := others(listening, own.may_listen):
         _others[own.spark] = sockets
     yield from ()
 

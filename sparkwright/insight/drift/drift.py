@@ -9,7 +9,7 @@ from sparkwright.common.errors import Difference
 from sparkwright.common.hardware import GIB
 from sparkwright.common.part import Ask, Bounded, Part
 from sparkwright.common.placed import PACKAGES
-from sparkwright.insight.doctor.gpu import GpuReading, gpu_lost
+from sparkwright.insight.doctor.checkup import GpuReading, gpu_lost
 from sparkwright.machine.host.survey import HANDOVER_LEAST, Kernel
 from sparkwright.plan.release.command import container_arguments, environment
 from sparkwright.plan.release.release import Release
@@ -23,8 +23,6 @@ _HOLDS = {
     0x40: "heat, by the hardware",
     0x80: "the power supply (power brake)",
 }
-
-
 # Packages that must not be held back, lest a Spark differ from its twin or from DGX OS's updates,
 # which come as one set: driver, kernel, containers; and those that our runs install.
 _OURS = "|".join(map(re.escape, PACKAGES))
@@ -32,13 +30,7 @@ _PACKAGES = f"(lib)?nvidia-|cuda|linux-|docker|containerd|mlnx|doca|({_OURS})$"
 
 
 class RunningContainer(Bounded):
-    """The running container of an engine.
-
-    Attributes:
-        image: its id.
-        arguments: the words after `vllm`.
-        environment: `NAME=value` each, the image's own among them.
-    """
+    """The container of an engine: its image's id, the words after `vllm`, and NAME=VALUE each."""
 
     image: str
     arguments: tuple[str, ...]
@@ -50,7 +42,7 @@ class Running(Part):
 
     Attributes:
         containers: by release.
-        image: id of the declared release's image; None where Docker has none.
+        image: id of the declared release's image.
         held: packages that are held back.
         inside: output of nvidia-smi in the container of the current engine; "" where none runs.
     """
@@ -82,11 +74,7 @@ def running_differences(running: Running, release: Release | None) -> Iterator[D
 def spark_differences(
     running: Running, releases: Collection[str], clock_limit: int | None
 ) -> Iterator[Difference]:
-    """Yield the differences of the Spark itself, which is to run these releases alone.
-
-    Args:
-        clock_limit: of the GPU, in MHz.
-    """
+    """Yield the differences of the Spark itself, which is to run these releases, up to some MHz."""
     for other in sorted(running.containers.keys() - {*releases}):
         yield Difference("release that runs", " and ".join(sorted(releases)) or "none", other)
     held = (running.gpu and running.gpu.reasons) or 0

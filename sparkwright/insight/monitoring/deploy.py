@@ -1,7 +1,7 @@
 """The metrics of a Spark's host for Prometheus: GPU, engine, memory, disks."""
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from pyinfra import host
 from pyinfra.api import StringCommand, deploy, operation
@@ -9,27 +9,23 @@ from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.common.files import ManagedFile
 from sparkwright.common.operations import differs, notice
-from sparkwright.common.part import Ask
+from sparkwright.common.part import Ask, Part
 from sparkwright.common.paths import HOST_FILES
-from sparkwright.common.placed import EXPORTER_DEFAULTS, folder
-from sparkwright.common.ports import METRICS_PORT
+from sparkwright.common.placed import EXPORTER, EXPORTER_DEFAULTS, folder
+from sparkwright.common.ports import EXPORTER_PORT, METRICS_PORT
 from sparkwright.common.render import unit_file
 from sparkwright.declared.fleet.fabric_plan import FabricPlan
-from sparkwright.insight.monitoring.node_exporter import (
-    EXPORTER,
-    PACKAGE,
-    SOCKET,
-    TIMER,
-    Exporter,
-    exporter_defaults,
-)
 from sparkwright.machine.host.operations.files import unit_state
 from sparkwright.machine.host.operations.services import service
 from sparkwright.plan.release.programs import program_files
 from sparkwright.run.state import read
 from sparkwright.run.target import Target, target
 
-# What each of the two starts.
+# A head writes for its exporter; a worker answers its head, on the fabric.
+TIMER, SOCKET = "spark-metrics.timer", "fabric-metrics.socket"
+# Scrapes at once. Each that hangs keeps its place for ever: more of them get a 503 at once.
+_SCRAPES = 4
+# What timer and socket start.
 _SERVICES = {TIMER: "spark-metrics.service", SOCKET: "fabric-metrics@.service"}
 
 
@@ -92,4 +88,38 @@ def node_exporter(root: str) -> Generator[PyinfraCommand]:
         )
         host.noop("it is not ours")
     else:
-        yield from service._inner(unit=EXPORTER, entries=[defaults], package=PACKAGE)
+        yield from service._inner(unit=f"{EXPORTER}.service", entries=[defaults], package=EXPORTER)
+
+
+def exporter_defaults(root: str) -> str:
+    """Return the settings of the exporter's package.
+
+    On a GB10 a read of cpufreq may never return (prometheus/node_exporter#3791).
+    """
+    options = (
+        f"--web.listen-address=127.0.0.1:{EXPORTER_PORT}",
+        f"--web.max-requests={_SCRAPES}",
+        "--no-collector.cpufreq",
+        f"--collector.textfile.directory={root}/metrics",
+    )
+    return (
+        "# Of sparkwright/monitoring. The door of the replica lets Prometheus in.\n"
+        f'ARGS="{" ".join(options)}"\n'
+    )
+
+
+class Exporter(Part):
+    """The node exporter's package, whether we installed it, and another program on its port."""
+
+    part: ClassVar = "sockets.exporter"
+
+    holder: str | None
+    installed: bool
+    ours: bool
+
+    @property
+    def foreign(self) -> str | None:
+        """Whose exporter it is, for people, where it is to be left alone."""
+        if self.holder:
+            return f"port {EXPORTER_PORT} is held by {self.holder}"
+        return f"{EXPORTER} was here before" if self.installed and not self.ours else None

@@ -52,17 +52,6 @@ class ScrapeTarget:
         return f"{self.replica}.crt"
 
 
-def _chain(fleet: Fleet, replica: str, settings: Settings, record: bool) -> str | None:
-    """Return what a replica's door shows its clients, as PEM; None without TLS."""
-    if not settings.secured:
-        return None
-    # It takes 15 ms to import, and the end of each run asks for targets.
-    from sparkwright.door.certificates import door_certificate
-
-    certificate = door_certificate(fleet, replica, settings, record)
-    return certificate.chain if certificate else None
-
-
 def targets(
     fleet: Fleet, settings: Mapping[str, Settings], record: bool = True
 ) -> list[ScrapeTarget]:
@@ -73,62 +62,57 @@ def targets(
         record: Write a certificate that is new to its file.
 
     Raises:
-        PlanError: The doors that only their own Spark reaches, those whose certificate is not to
-            be had, or there is no replica at all.
+        PlanError: Nobody else reaches a door, a certificate is missing, or there is no replica.
     """
     if not fleet.replicas:
         raise PlanError(f"{fleet.source}: replicas: found none; expected at least one to ask")
-    found, problems = [], []
-    for name, replica in fleet.replicas.items():
-        head = replica.sparks[0]
-        spark, bind = fleet.sparks[head], settings[name].bind
-        if bind in _LOOPBACK and not spark.local:
-            problems.append(
-                f"{fleet.source}: replicas.{name}: found bind {bind}, where only {head} itself "
-                "reaches the door; expected another bind in the group data"
-            )
-            continue
-        host = "127.0.0.1" if spark.local else spark.ssh_hostname or head
+    found, problems = list[ScrapeTarget](), list[str]()
+    for name in fleet.replicas:
         try:
-            pem = _chain(fleet, name, settings[name], record)
+            found.append(_target(fleet, name, settings[name], record))
         except PlanError as error:
             problems += error.problems
-            continue
-        server_name = None
-        if pem:
-            known = _names(pem)
-            # A wildcard is no name to ask for.
-            plain = [each for each in known if not each.startswith("*")]
-            if host not in known and plain:
-                server_name = plain[0]
-        elif bind not in (*_EVERYWHERE, *_LOOPBACK):
-            host = bind
-        found.append(
-            ScrapeTarget(
-                replica=name,
-                sparks=tuple(replica.sparks),
-                address=f"{bracketed(host)}:{replica.port}",
-                keyed=replica.api_key != "none",
-                certificates=pem,
-                server_name=server_name,
-                seat=_seat(fleet, name),
-            )
-        )
     if problems:
         raise PlanError(*problems)
     return found
 
 
-def _seat(fleet: Fleet, replica: str) -> str | None:
-    names = fleet.replicas_of(fleet.replicas[replica].sparks[0])
-    if len(names) == 1:
-        return None
-    return "" if names[0] == replica else replica
+def _target(fleet: Fleet, name: str, settings: Settings, record: bool) -> ScrapeTarget:
+    replica, bind = fleet.replicas[name], settings.bind
+    head = replica.sparks[0]
+    spark, beside = fleet.sparks[head], fleet.replicas_of(head)
+    if bind in _LOOPBACK and not spark.local:
+        raise PlanError(
+            f"{fleet.source}: replicas.{name}: found bind {bind}, where only {head} itself "
+            "reaches the door; expected another bind in the group data"
+        )
+    host = "127.0.0.1" if spark.local else spark.ssh_hostname or head
+    certificate, server_name = None, None
+    if settings.secured:
+        # It takes 15 ms to import, and the end of each run asks for targets.
+        from sparkwright.door.certificates import door_certificate
+
+        certificate = door_certificate(fleet, name, settings, record)
+    if certificate:
+        known = _names(certificate.chain)
+        # A wildcard is no name to ask for.
+        plain = [each for each in known if not each.startswith("*")]
+        server_name = plain[0] if plain and host not in known else None
+    elif bind not in (*_EVERYWHERE, *_LOOPBACK):
+        host = bind
+    return ScrapeTarget(
+        replica=name,
+        sparks=tuple(replica.sparks),
+        address=f"{bracketed(host)}:{replica.port}",
+        keyed=replica.api_key != "none",
+        certificates=certificate.chain if certificate else None,
+        server_name=server_name,
+        seat=None if len(beside) == 1 else "" if beside[0] == name else name,
+    )
 
 
 def _names(chain: str) -> list[str]:
     """Return the names and addresses of a chain's first certificate."""
-    # It takes 15 ms to import, and the end of each run asks for targets.
     from cryptography import x509
 
     first = x509.load_pem_x509_certificate(chain.encode())

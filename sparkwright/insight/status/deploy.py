@@ -13,9 +13,8 @@ from pyinfra.api.exceptions import ConnectError, PyinfraError
 
 from sparkwright.common.terminal import plain
 from sparkwright.door.door import door_unit
-from sparkwright.insight.status.status import PATIENCE, Reading, SparkRow
-from sparkwright.insight.status.table import as_json, table
-from sparkwright.insight.status.warnings import warnings
+from sparkwright.insight.status import status
+from sparkwright.insight.status.status import Reading, SparkRow
 from sparkwright.run.ending import check_alone, tell_machines
 from sparkwright.run.failures import why_silent
 from sparkwright.run.session import check_is_run
@@ -69,7 +68,7 @@ def _read(asked: Container[Host], seat: Target) -> SparkRow:
         return _row(seat)
     ask = Reading.ask(root=seat.place, door=door_unit(seat.place))
     try:
-        how = {"_sudo": False, "_timeout": PATIENCE, "_ignore_errors": True}
+        how = {"_sudo": False, "_timeout": status.PATIENCE, "_ignore_errors": True}
         return _row(seat, ask.value(*answers(spark, ask, **how)))
     except ConnectError:
         return _row(seat)
@@ -89,16 +88,16 @@ def _row(own: Target, reading: Reading | None = None, slow: bool = False) -> Spa
 
 
 def _show(rows: list[SparkRow], path: str | None, again: bool) -> None:
-    if not tell_machines(path, as_json(rows, time.time())):
+    if not tell_machines(path, status.as_json(rows, time.time())):
         return
     if again and sys.stdout.isatty():
         click.clear()
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    click.echo("\n".join(map(plain, table(rows, width))))
+    click.echo("\n".join(map(plain, status.table(rows, width))))
     sparks = [row.spark for row in rows]
     for row in rows:
         which = f" ({row.replica})" if sparks.count(row.spark) > 1 else ""
-        for warning in warnings(row):
+        for warning in status.warnings(row):
             line = plain(f"{row.spark}{which}: {warning}")
             click.secho(line, fg="yellow" if row.reading else "red")
     if again:

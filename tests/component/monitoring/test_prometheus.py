@@ -15,7 +15,7 @@ from urllib.request import urlopen
 import pytest
 
 from sparkwright.door.certificates import read_certificate
-from sparkwright.insight.monitoring.node_exporter import exporter_defaults
+from sparkwright.insight.monitoring.deploy import exporter_defaults
 from sparkwright.insight.monitoring.targets import monitoring_files
 from tests.clock import patience
 from tests.component.door.running import Running, haproxy
@@ -70,11 +70,7 @@ class FakeEngine(QuietHandler):
 
 
 class Prometheus:
-    """A Prometheus that runs with a configuration.
-
-    Args:
-        folder: where its files are.
-    """
+    """A Prometheus that runs with the configuration in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._port = free_port()
@@ -199,16 +195,12 @@ def test_prometheus_finds_all_that_the_dashboard_shows(
 @haproxy
 @exporter_program
 @pytest.mark.usefixtures("node_exporter")
-def test_it_never_reads_the_clocks_of_the_processor(door_of_head: Running) -> None:
+def test_no_clock_of_the_processor_is_read_and_scrapes_that_hang_do_not_pile_up(
+    root: Path, door_of_head: Running
+) -> None:
     told = door_of_head.ask("GET", "/metrics/host", key=KEY)[1]["text"]
     assert 'node_scrape_collector_success{collector="cpu"} 1' in told
     assert 'collector="cpufreq"' not in told
-
-
-@haproxy
-@exporter_program
-@pytest.mark.usefixtures("node_exporter")
-def test_scrapes_that_hang_do_not_pile_up(root: Path, door_of_head: Running) -> None:
     settings = root / "door/door.cfg"
     settings.write_text(settings.read_text().replace("timeout server 8s", "timeout server 300ms"))
     door_of_head.reload()

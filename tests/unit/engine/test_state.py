@@ -162,7 +162,7 @@ def test_a_switch_is_read(root: Path) -> None:
     assert (found.cursor, found.lines) == ("s=1;x", ("a line",))
     read(since="@1", cursor="s=1; touch x")
     asked = (root / "asked").read_text()
-    assert asked.endswith("--unit=vllm@tiny-1.service --after-cursor=s=1; touch x\n")
+    assert asked.endswith("--unit=vllm@tiny-1 --after-cursor=s=1; touch x\n")
     assert not (root / "x").exists()
 
 

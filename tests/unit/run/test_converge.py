@@ -74,7 +74,7 @@ FOUND = {
         "version": "",
         "mark": "",
     },
-    "exporter": {"holder": None, "installed": False, "ours": False},
+    "sockets.exporter": {"holder": None, "installed": False, "ours": False},
 }
 
 

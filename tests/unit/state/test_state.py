@@ -18,6 +18,7 @@ from sparkwright.common.part import Bounded, Part
 from sparkwright.machine.host.state import Placed, ask_placed, ask_release_files, asks_for
 from sparkwright.plan.release.programs import spark_programs, state_program
 from sparkwright.run.state import RUN
+from tests.makers.shell import program
 
 
 class Inner(Bounded):
@@ -100,19 +101,25 @@ def test_what_a_spark_says_is_strict_and_bounded() -> None:
         assert problem in str(error.value)
 
 
-def test_a_line_is_one_whatever_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def by_itself(code: str, given: str = "") -> str:
+    """Return what a process of its own prints."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        input=given,
+        env={**os.environ, "PYTHONPATH": "files"},
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+        check=True,
+    ).stdout
+
+
+def test_a_line_is_one_whatever_is_in_it() -> None:
     code = (
         "from host.state import state\n"
         'state.answers = lambda asks: [\'{"known": "a\\u2028b\\x85\\udcff"}\']\n'
         "state.show([])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": "files"},
-        capture_output=True,
-        check=True,
-    )
-    (line,) = done.stdout.decode().splitlines()
+    (line,) = by_itself(code).splitlines()
     assert json.loads(line) == {"known": "a\u2028b\x85?"}
 
 
@@ -148,11 +155,6 @@ def test_files_of_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         placed_part.read([f"{tmp_path}/folder"])
 
 
-def program(path: Path, text: str) -> None:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-
-
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder whose programs come before the system's."""
@@ -162,11 +164,16 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_program_that_hangs_is_ended_and_one_that_is_absent_says_nothing(programs: Path) -> None:
+def test_a_program_that_hangs_is_ended_and_one_that_is_absent_says_nothing(
+    programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program(programs / "hangs", "exec sleep 60")
     with pytest.raises(readers.UnknownError, match=r"hangs did not end within 0\.2 s"):
         readers.run("hangs", patience=0.2)
     assert readers.lines("no-such-program") == []
+    monkeypatch.setattr(docker, "SOCKET", f"{programs}/none")
+    with pytest.raises(readers.UnknownError, match="Docker does not answer: No such file"):
+        docker.get("/version")
 
 
 def test_the_gpu_with_the_most_memory_by_whatever_its_driver_knows(programs: Path) -> None:
@@ -178,26 +185,16 @@ def test_the_gpu_with_the_most_memory_by_whatever_its_driver_knows(programs: Pat
     )
     read = gpu.read.__wrapped__  # type: ignore[attr-defined]
     found = read()["gpu"]
-    assert (found["name"], found["memory_total"], found["reasons"]) == (
-        "NVIDIA T4",
-        100 << 20,
-        None,
-    )
+    told = (found["name"], found["memory_total"], found["reasons"])
+    assert told == ("NVIDIA T4", 100 << 20, None)
     program(programs / "nvidia-smi", "echo 'NVIDIA-SMI has failed.'; exit 9")
     assert read() == {"gpu": None, "said": "NVIDIA-SMI has failed."}
 
 
-def test_docker_that_hangs_or_is_absent_is_unknown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(docker, "SOCKET", f"{tmp_path}/none")
-    with pytest.raises(readers.UnknownError, match="Docker does not answer: No such file"):
-        docker.get("/version")
-
-
 PARTS = (
     *("placed", "machine", "machine.memory", "gpu", "engines", "door", "sockets", "firewall"),
-    *("network.link", "network.fabric", "status", "status.running", "checkup", "exporter"),
+    *("network.link", "network.fabric", "status", "status.running", "checkup"),
+    "sockets.exporter",
 )
 # What a Spark is by systemd's word alone.
 OF_SYSTEMD = {
@@ -219,16 +216,9 @@ def unknown(folder: Path) -> dict[str, str]:
         "docker._PATIENCE = readers.PATIENCE = 3\n"
         "print(json.dumps(state.answers(json.load(sys.stdin))))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        input=json.dumps(asks),
-        env={**os.environ, "PYTHONPATH": "files"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    answers = zip(PARTS, map(json.loads, json.loads(done.stdout)), strict=True)
-    return {part: answer["unknown"] for part, answer in answers if "unknown" in answer}
+    answers = map(json.loads, json.loads(by_itself(code, json.dumps(asks))))
+    said = zip(PARTS, answers, strict=True)
+    return {part: answer["unknown"] for part, answer in said if "unknown" in answer}
 
 
 @pytest.mark.parametrize("fault", ["nvidia-smi", "docker", "systemctl"])
@@ -236,6 +226,8 @@ def test_what_hangs_takes_no_more_with_it_than_it_must(
     fault: str, programs: Path, tmp_path: Path
 ) -> None:
     """After a fault of its driver, or with Docker stuck, a Spark still says all else."""
+    # That of a busy machine takes seconds itself.
+    program(programs / "apt-mark", "true")
     with socket.socket(socket.AF_UNIX) as silent:
         if fault == "docker":
             silent.bind(f"{tmp_path}/docker.sock")
@@ -252,7 +244,7 @@ def test_a_person_gets_the_parts_of_this_spark_by_whatever_link(tmp_path: Path) 
     (tmp_path / "r/bin/sparkwright-host").write_bytes(spark_programs())
     (tmp_path / "r/current").symlink_to("releases/chat-1")
     (tmp_path / "link").symlink_to("r/bin/sparkwright-host")
-    for program in ("link", "r/bin/sparkwright-host"):
-        words = [sys.executable, "-B", str(tmp_path / program), "state", "engines"]
+    for name in ("link", "r/bin/sparkwright-host"):
+        words = [sys.executable, "-B", str(tmp_path / name), "state", "engines"]
         done = subprocess.run(words, capture_output=True, text=True, check=True)
         assert json.loads(done.stdout)["engines"]["known"]["current"] == "chat-1"

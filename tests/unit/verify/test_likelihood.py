@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.verify.likelihood import of_prompt, problem
+from sparkwright.verify.test_pair import of_prompt, problem
 
 MEASURED = json.loads((Path(__file__).parents[1] / "h200" / "likelihood.json").read_text())
 ONE = MEASURED["one GPU"]

@@ -2,39 +2,29 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 import requests
 
 from sparkwright.common.command_line import PROGRAM_VARIABLE
 from sparkwright.run.spark import SparkTarget
-from sparkwright.verify.serving import client_of, unserved
-from sparkwright.verify.sparks import concerns
+from sparkwright.verify.sparks import client_of, concerns, unserved
 
-UNIT = "vllm@chat-0a1b2c3d"
+RELEASE = "chat-0a1b2c3d"
+SERVES = [RELEASE, "active", "active"]
+STOPPED = f"the engine vllm@{RELEASE} is inactive (it was stopped)"
 
 
 @pytest.mark.parametrize(
     ("found", "answer", "why", "verb"),
     [
         ([""], 0, "nothing is set up on it", "apply"),
-        (
-            ["chat-0a1b2c3d", "inactive", "active"],
-            0,
-            f"the engine {UNIT} is inactive (it was stopped)",
-            "start",
-        ),
-        (["chat-0a1b2c3d", "failed", "active"], 0, f"the engine {UNIT} is failed", "doctor"),
-        (["chat-0a1b2c3d", "activating"], 0, f"the engine {UNIT} is activating", "doctor"),
-        (["chat-0a1b2c3d", "active", "failed"], 0, "its door is failed", "doctor"),
-        (
-            ["chat-0a1b2c3d", "active", "active"],
-            401,
-            "its door does not know this site's key, which is newer",
-            "apply",
-        ),
-        (["chat-0a1b2c3d", "active", "active"], 503, "its door answers 503", "doctor"),
+        ([RELEASE, "inactive", "active"], 0, STOPPED, "start"),
+        ([RELEASE, "failed", "active"], 0, f"the engine vllm@{RELEASE} is failed", "doctor"),
+        ([RELEASE, "activating"], 0, f"the engine vllm@{RELEASE} is activating", "doctor"),
+        ([RELEASE, "active", "failed"], 0, "its door is failed", "doctor"),
+        (SERVES, 401, "its door does not know this site's key, which is newer", "apply"),
+        (SERVES, 503, "its door answers 503", "doctor"),
     ],
 )
 def test_a_spark_that_does_not_serve(
@@ -49,18 +39,11 @@ def never() -> int:
     raise AssertionError("its door was asked")
 
 
-@pytest.mark.parametrize(
-    ("found", "answer"),
-    [
-        (["chat-0a1b2c3d", "active", "active"], lambda: 200),
-        # Behind a jump host.
-        (["chat-0a1b2c3d", "active", "active"], lambda: ""),
-        # A worker has no door.
-        (["chat-0a1b2c3d", "active"], never),
-    ],
-)
-def test_a_spark_that_serves(found, answer):
-    assert unserved("spark-a", found[0], found[1:], answer) == ""
+def test_a_spark_that_serves():
+    # The second is behind a jump host; a worker has no door.
+    for answer in (lambda: 200, lambda: ""):
+        assert unserved("spark-a", RELEASE, ["active", "active"], answer) == ""
+    assert unserved("spark-a", RELEASE, ["active"], never) == ""
 
 
 def test_the_door_of_a_stopped_engine_is_not_waited_for():
@@ -72,12 +55,13 @@ def test_what_test_certificate_proves_is_not_warned_of(recwarn, monkeypatch):
     text = "Unverified HTTPS request is being made to host '10.0.0.5'. Adding certificate ..."
     monkeypatch.setattr(requests, "request", lambda *_, **__: warnings.warn(text, stacklevel=1))
     data = {"spark": "spark-a", "hardware": "lab", "api_key": "none", "port": 8000, "tls": "own"}
-    client_of(data, SparkTarget.of(data), "10.0.0.5")("GET", "/v1/models")
+    client_of(SparkTarget.of(data), "10.0.0.5")("GET", "/v1/models")
     assert not recwarn.list
 
 
-def spark(recipe: str | None, *ranks: str, rank: int | None = 0) -> dict[str, Any]:
-    return {"spark": "a", "hardware": "lab", "recipe": recipe, "ranks": ranks, "rank": rank}
+def spark(recipe: str | None, *ranks: str, rank: int | None = 0) -> SparkTarget:
+    data = {"spark": "a", "hardware": "lab", "recipe": recipe, "ranks": ranks, "rank": rank}
+    return SparkTarget.of(data)
 
 
 IDLE = spark(None, rank=None)
@@ -100,6 +84,6 @@ WORKER = spark("lab-tiny", "b", "a", rank=1)
     ],
 )
 def test_a_test_runs_where_its_fixtures_exist(
-    fixtures: list[str], concerned: list[dict[str, Any]]
+    fixtures: list[str], concerned: list[SparkTarget]
 ) -> None:
     assert [each for each in (IDLE, ALONE, HEAD, WORKER) if concerns(fixtures, each)] == concerned

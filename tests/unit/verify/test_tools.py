@@ -34,17 +34,11 @@ LEFT_IN_TEXT = {
 DROPPED = {"role": "assistant", "content": None, "reasoning": None}
 
 
-@pytest.mark.parametrize(
-    ("answer", "step"),
-    [
-        pytest.param(choice(SZEGED), ONE.steps[0], id="one"),
-        pytest.param(choice(OSLO, LISBON), PARALLEL.steps[0], id="parallel"),
-        pytest.param(choice(LISBON, OSLO), PARALLEL.steps[0], id="in another order"),
-        pytest.param(choice(call("send_message", SENT)), MESSAGE, id="list and boolean"),
-    ],
-)
-def test_right_calls(answer, step):
-    assert tools.problems(answer, step) == []
+def test_right_calls():
+    assert tools.problems(choice(SZEGED), ONE.steps[0]) == []
+    for answer in (choice(OSLO, LISBON), choice(LISBON, OSLO)):
+        assert tools.problems(answer, PARALLEL.steps[0]) == []
+    assert tools.problems(choice(call("send_message", SENT)), MESSAGE) == []
 
 
 @pytest.mark.parametrize(
@@ -184,10 +178,8 @@ def test_answers_that_do_not_hold_the_result(answer, problem):
 def test_stories_fit_the_tools():
     for story in tools.STORIES:
         for step in story.steps:
-            calls = [
-                call(each.name, json.dumps(each.arguments), number)
-                for number, each in enumerate(step)
-            ]
+            words = [(each.name, json.dumps(each.arguments)) for each in step]
+            calls = [call(*each, number) for number, each in enumerate(words)]
             assert tools.problems(choice(*calls), step) == []
         results = json.dumps([each.result for each in story.steps[-1]])
         assert all(word in results and word not in story.question for word in story.answer)

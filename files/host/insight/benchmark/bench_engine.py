@@ -1,17 +1,25 @@
-"""The questions of a benchmark to the engine itself."""
+"""The questions of a benchmark to the engine, and the readings of its GPU meanwhile."""
 
 import json
 import re
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from statistics import median
 from typing import Any, NoReturn
 
 from host.common.progress import JobError
 from host.state.engine_api import ask, samples
+from host.state.gpu import number
 
 # A long prompt is counted in less than a second; the first answer after a start may take a minute.
 _PATIENCE = 300
 _BUSY = ("num_requests_running", "num_requests_waiting")
+_SMI = [
+    *("nvidia-smi", "--query-gpu=clocks.sm,power.draw,temperature.gpu,memory.total"),
+    *("--format=csv,noheader,nounits", "--loop=1"),
+]
 
 
 def metric(text: str, *names: str) -> int:
@@ -32,10 +40,7 @@ class MeasuredEngine:
         return metric(self._metrics(), "num_preemptions_total")
 
     def others(self) -> int:
-        """Return how many requests of others run or wait, the least of three looks.
-
-        The engine's own supervisor asks for a token now and then.
-        """
+        """Return how many requests of others run or wait; a supervisor's probe is soon over."""
         looks = []
         for _ in range(3):
             looks.append(metric(self._metrics(), *_BUSY))
@@ -89,3 +94,26 @@ class MeasuredEngine:
             f"The engine does not answer {path} ({' '.join(said.split())[:300]}): look with "
             f"`journalctl -u {self._unit}`, then run again."
         )
+
+
+@contextmanager
+def readings() -> Iterator[list[float | None]]:
+    """Yield a list; when the block ends, it has the medians of MHz, W and °C of each second."""
+    found: list[float | None] = []
+    smi = subprocess.Popen(
+        _SMI, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8"
+    )
+    try:
+        yield found
+    finally:
+        smi.terminate()
+        found += medians(smi.communicate()[0])
+
+
+def medians(text: str) -> list[float | None]:
+    """Return medians of MHz, W and °C of the GPU with the most memory, which the engine has."""
+    rows = [[number(field) for field in line.split(",")] for line in text.splitlines()]
+    most = max((row[-1] or 0 for row in rows), default=0)
+    own = [row for row in rows if (row[-1] or 0) == most and len(row) > 3]
+    columns = [[value for row in own if (value := row[place]) is not None] for place in range(3)]
+    return [median(column) if column else None for column in columns]

@@ -20,8 +20,7 @@ from host.common.atomic import replace
 from host.common.command_line import words
 from host.common.progress import JobError, Progress
 from host.common.retry import run_job
-from host.insight.benchmark.bench_engine import MeasuredEngine
-from host.insight.benchmark.bench_gpu import readings
+from host.insight.benchmark.bench_engine import MeasuredEngine, readings
 
 # The container's name is in benchmark.service as well, which removes it.
 CONTAINER = "sparkwright-benchmark"
@@ -39,10 +38,7 @@ _SPEEDS = {
 
 
 class Tool:
-    """`vllm bench serve` in a container with the image, files and user of an engine's container.
-
-    So it is the very vLLM that serves, with the tokenizer.
-    """
+    """`vllm bench serve` in a container with the image, files and user of an engine's container."""
 
     def __init__(self, engine: str, options: Sequence[str]) -> None:
         shown = ["docker", "inspect", "--format", "{{.Image}} {{.Config.User}}", engine]
@@ -55,19 +51,12 @@ class Tool:
         command += ["--network", "none", "--user", user, "--volumes-from", engine]
         command += ["--env", "HOME=/tmp", "--env", "USER=engine", "--entrypoint", "python3"]
         program = (resources.files("host.insight.benchmark") / "bench_tool.py").read_text("utf-8")
-        self._process = subprocess.Popen(
-            [*command, image, "-c", program],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        command += [image, "-c", program]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
 
     def run(self, arguments: Sequence[str], asked: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the tool's own result for these arguments and requests.
-
-        Raises:
-            JobError: it has none.
-        """
+        """Return the tool's own result for these arguments and requests."""
         assert self._process.stdin
         assert self._process.stdout
         line = ""
@@ -109,10 +98,8 @@ def long_prompt(
 ) -> str:
     """Return a prompt of so many tokens, or fewer by less than a passage.
 
-    Args:
-        passages: paragraphs; they come again in another order, which the name decides.
-        name: the first words, which no earlier prompt has had, so that no cache holds it.
-        count: returns the tokens of a text.
+    It begins with a name that no earlier prompt has had, so that no cache holds it. Passages come
+    again in another order, which the name decides.
     """
     parts = [f"Notes of collection {name}."]
     left = tokens - count(f"{parts[0]}\n\n{QUESTION}")
@@ -160,11 +147,8 @@ def _of_run(result: Mapping[str, Any]) -> dict[str, float]:
 
 
 def errors(result: Mapping[str, Any]) -> list[str]:
-    """Return why requests failed.
-
-    Several releases of the tool count a stream that breaks off as a success: so an answer without
-    a token is an error, too.
-    """
+    """Return why requests failed."""
+    # Several releases of the tool count a stream that breaks off as a success.
     answers = zip(result["output_lens"], result["errors"], strict=True)
     return [
         error.strip().rpartition("\n")[2][:300] or "no token came"
@@ -187,11 +171,7 @@ class Measurement:
         return "measuring", len(self.done), len(self._orders["workloads"])
 
     def result(self, progress: Progress) -> dict[str, Any]:
-        """Measure everything, or what can be until the engine or the tool gives up.
-
-        Raises:
-            JobError: nothing could be measured.
-        """
+        """Measure everything, or what can be until the engine or the tool gives up."""
         release, given_up = self._orders["release"], ""
         start, others = self._engine.start(self._orders["start"]), self._engine.others()
         context = self._engine.context()
@@ -207,14 +187,8 @@ class Measurement:
                 given_up = f"{workload['name']}: {stop}"
                 break
         progress.message = ""
-        return {
-            "started": self._started,
-            "ended": time.time(),
-            "start": start,
-            "others": others,
-            "workloads": self.done,
-            "given_up": given_up,
-        }
+        known = {"started": self._started, "start": start, "others": others, "given_up": given_up}
+        return {**known, "ended": time.time(), "workloads": self.done}
 
     def _of(self, workload: Mapping[str, Any], context: int, tool: Tool) -> dict[str, Any]:
         name = workload["name"]
@@ -261,6 +235,6 @@ def main(root: Path) -> None:
 
 
 def command() -> None:
-    """Measures what ROOT/manifests/benchmark.json asks for."""
+    """Measure what ROOT/manifests/benchmark.json asks for."""
     (root,) = words(__doc__, "ROOT")
     run_job(lambda: main(Path(root)))

@@ -1,4 +1,4 @@
-"""metrics ROOT [FILE]: what no node exporter tells of a Spark, its GPU and its engine.
+"""metrics ROOT [FILE]: metrics of a Spark's GPU, engine, memory and door, which no exporter has.
 
 Prints Prometheus' text format. With FILE, that of a node exporter's text collector, writes it there
 instead, and on the head of a pair with what the worker tells of itself over the fabric.
@@ -7,12 +7,12 @@ instead, and on the head of a pair with what the worker tells of itself over the
 import json
 import re
 import socket
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from host.common.atomic import replace
+from host.common.command_line import words
 from host.common.seat import SEATS, seat_of
 from host.door.door import Door
 from host.door.haproxy import DoorError
@@ -26,7 +26,6 @@ PORT = 29503
 PATIENCE = 5.0
 # Characters that a worker may tell; it tells about one thousand.
 MOST = 65536
-
 # Name -> kind and meaning.
 METRICS = {
     "spark_gpu_clock_hertz": ("gauge", "Clock of the GPU's multiprocessors."),
@@ -177,12 +176,9 @@ def _door(root: Path) -> Iterator[tuple[str, int, str]]:
 
 def command() -> None:
     """Print or write the metrics, as the command line says."""
-    match sys.argv[1:]:
-        case ["-h" | "--help"]:
-            print(__doc__)
-        case [root]:
-            sys.stdout.write(text_of(own(Path(root))))
-        case [root, file]:
-            replace(Path(file), text_of([*own(Path(root)), *of_peer(Path(root))]))
-        case _:
-            sys.exit(__doc__)
+    folder, *files = words(__doc__, "ROOT", rest="FILE")
+    root = Path(folder)
+    for file in files:
+        replace(Path(file), text_of([*own(root), *of_peer(root)]))
+    if not files:
+        print(text_of(own(root)), end="")

@@ -1,9 +1,22 @@
-"""Verdicts: the edges of the tolerances, and what decides over the whole."""
+"""Verdicts: edges of the tolerances, and what decides; causes by their evidence; the report."""
+
+from typing import Any
 
 import pytest
 
 from sparkwright.declared.recipe.workloads import METRICS
-from sparkwright.insight.benchmark.verdict import NOTHING, Figures, overall, verdicts
+from sparkwright.insight.benchmark.verdict import (
+    NOTHING,
+    Figures,
+    causes,
+    number,
+    overall,
+    report,
+    verdicts,
+)
+from sparkwright.plan.causes.cause import Diagnosis
+from sparkwright.plan.causes.thresholds import FAULT_MHZ, FAULT_WATTS
+from tests.makers.benchmark import EXPECTED, answer, recorded
 
 BOTH: Figures = {"single": {"tok_s": 50, "total_tok_s": 50}}
 
@@ -38,10 +51,7 @@ def test_drafts_widen_the_tolerance_of_speeds() -> None:
 
 
 def test_a_start_was_cold_or_warm() -> None:
-    expected: Figures = {
-        "start-cold": {"compile_seconds": 43},
-        "start-warm": {"compile_seconds": 10},
-    }
+    expected = {"start-cold": {"compile_seconds": 43}, "start-warm": {"compile_seconds": 10}}
     (found,) = verdicts({"start-warm": {"compile_seconds": 31}}, expected)
     assert (found.workload, found.word, found.decides) == ("start-warm", "slower", False)
 
@@ -78,3 +88,159 @@ def test_every_metric_has_a_tolerance(metric: str) -> None:
 )  # fmt: skip
 def test_what_decides(measured: Figures, expected: Figures, verdict: str) -> None:
     assert overall(verdicts(measured, expected)) == verdict
+
+
+# The SM121 guide: 36.6 in the place of 52.9 tok/s, and a clock as it should be.
+QUARTER_LESS = 52.9 / 36.6
+
+
+def _found(
+    result: dict[str, Any], expected: Figures = EXPECTED, hardware: str = "gb10"
+) -> list[Diagnosis]:
+    read = answer(result)
+    return causes(read, verdicts(read.figures, expected), hardware)
+
+
+def _names(*result: Any, **given: Any) -> list[str]:
+    return [each.name for each in _found(*result, **given)]
+
+
+def _within(
+    slower: float = 1.0, gpu: Any = None, first: Any = None, figures: Any = None, **whole: Any
+) -> dict[str, Any]:
+    """Return a result within what is expected, but for some of it.
+
+    Args:
+        gpu: The readings of the GPU, or what returns them for a workload's place.
+        first: Of the first workload.
+        figures: Of every workload.
+    """
+    result = recorded("within") | whole
+    measured = [each for each in result["workloads"] if "figures" in each]
+    for place, workload in enumerate(measured):
+        workload["figures"]["tok_s"] /= slower
+        workload["figures"] |= figures or {}
+        if gpu:
+            workload["gpu"] = gpu(place) if callable(gpu) else gpu
+    measured[0] |= first or {}
+    return result
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({}, []),
+        ({"slower": 3.65}, ["stock-kernels"]),
+        ({"gpu": lambda at: [2400 - 60 * at, 60, 60 + 2 * at]}, ["thermal-slowdown"]),
+        ({"others": 3}, ["others-at-work"]),
+        ({"first": {"errors": ["HTTP 503"]}}, ["request-errors"]),
+        ({"slower": 1.6, "figures": {"acceptance": 0.01}}, ["drafts-rejected"]),
+        ({"slower": 1.6, "first": {"preemptions": 4}}, ["kv-cache-full"]),
+        ({"slower": QUARTER_LESS}, ["power-fault-suspected"]),
+        ({"gpu": [208, 4, 40]}, ["power-fault"]),
+        ({"gpu": [FAULT_MHZ, FAULT_WATTS, 60]}, ["power-fault"]),
+        ({"gpu": [FAULT_MHZ, None, 60]}, ["power-fault"]),
+        ({"gpu": [FAULT_MHZ + 1, FAULT_WATTS, 60]}, []),
+        ({"gpu": [FAULT_MHZ, FAULT_WATTS + 1, 60]}, []),
+        ({"gpu": [None, None, None]}, []),
+    ],
+)
+def test_a_cause_shows_by_its_evidence(changes: dict[str, Any], names: list[str]) -> None:
+    assert _names(_within(**changes)) == names
+
+
+def test_the_milder_power_fault_is_a_suspicion_where_nothing_else_explains_it() -> None:
+    result = _within(slower=QUARTER_LESS)
+    (found,) = _found(result)
+    assert "of the expected tok/s at 24" in found.evidence
+    assert "unplug" in found.remedy
+    for hardware in ("lab", "rtx-5090"):
+        assert _names(result, hardware=hardware) == []
+    assert _names(result | {"others": 3}) == ["others-at-work"]
+
+
+def test_slow_for_no_known_reason() -> None:
+    result = _within(slower=1.25)
+    assert overall(verdicts(answer(result).figures, EXPECTED)) == "below"
+    assert _names(result) == []
+
+
+def test_the_power_fault_is_found_by_clock_and_power_and_without_expected_figures() -> None:
+    faulty = recorded("power-fault")
+    (found,) = _found(faulty)
+    assert found.name == "power-fault"
+    assert "MHz and 29 W under load" in found.evidence
+    assert "unplug" in found.remedy
+    assert _names(faulty, {}) == ["power-fault"]
+    for hardware in ("lab", "rtx-5090"):
+        assert _names(faulty, hardware=hardware) == []
+
+
+def _report(
+    result: dict[str, Any], expected: Figures = EXPECTED, hardware: str = "gb10"
+) -> tuple[list[str], str]:
+    table, page = report(answer(result), "chat: x", hardware, expected)
+    return table, "\n".join(page)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        *((None, "-"), (0, "0"), (3.0, "3"), (6.5, "6.50"), (9.99, "9.99"), (10.5, "10.5")),
+        *((48.61, "48.6"), (313.6, "313.6"), (999.5, "999.5"), (1000.4, "1,000")),
+        *((14100, "14,100"), (-10.5, "-10.5"), (-1000.4, "-1,000")),
+    ],
+)
+def test_numbers_as_people_read_them(value: float | None, text: str) -> None:
+    assert number(value) == text
+
+
+def test_the_page_holds_every_expected_figure() -> None:
+    _, page = _report(recorded("within"))
+    for workload, wanted in EXPECTED.items():
+        assert f"| {workload} |" in page
+        for metric, figure in wanted.items():
+            shown = figure * 100 if metric.startswith("acceptance") else figure
+            assert f"| {number(shown)} |" in page
+
+
+def test_nobodys_text_is_markup() -> None:
+    result = recorded("within")
+    hostile = "<script>| [x](http://y) `z`"
+    result["workloads"][0]["name"] = hostile
+    result["workloads"][0]["errors"] = [hostile]
+    result["workloads"][-1]["skipped"] = hostile
+    _, page = _report(result)
+    assert hostile not in page
+    for markup in ("<script", "[x]", " `z`"):
+        assert markup not in page.replace("\\" + markup[0], "")
+
+
+def test_the_verdict_with_a_cause_and_its_remedy_or_none() -> None:
+    result = recorded("power-fault")
+    table, page = _report(result)
+    for text in (page, "\n".join(table)):
+        for words in ("verdict: below", "unplug the supply from the wall", "under load"):
+            assert words in text
+    for workload in result["workloads"]:
+        workload["gpu"] = [None, None, None]
+        if "figures" in workload:
+            workload["figures"]["tok_s"] *= 1.45
+    table, _ = _report(result)
+    assert "no known cause fits what was recorded" in table
+
+
+def test_without_figures_to_compare_nothing_is_judged_and_speeds_are_shown() -> None:
+    table, _ = _report(recorded("within"), {})
+    assert "verdict: no figures to compare" in table
+    assert any(line.startswith("concurrent-4") and "tok/s" in line for line in table)
+    table, _ = _report(recorded("within") | {"workloads": []})
+    assert "verdict: no figures to compare" in table
+
+
+def test_the_lab_is_no_spark_and_what_was_skipped_is_named() -> None:
+    result = recorded("within")
+    assert not any("simulated" in line for line in _report(result, {})[0])
+    table, page = _report(result, {}, "lab")
+    assert any("GPU readings are simulated" in line for line in table)
+    assert "do not fit into a max-model-len" in page.replace("\\", "")

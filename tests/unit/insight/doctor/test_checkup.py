@@ -31,6 +31,7 @@ def invocations(restarts: int = 0, **downs: list[int]) -> list[str]:
 
 
 def test_the_last_life_is_read_with_what_the_kernel_said_since() -> None:
+    """After a restart the one before as well; after a hard shutdown, the kernel's last words."""
     last = invocations()
     assert last[1:] == [
         "the third life: with a colon",
@@ -39,15 +40,9 @@ def test_the_last_life_is_read_with_what_the_kernel_said_since() -> None:
     ]
     # Also of a unit that is no longer loaded.
     assert checkup.invocations(LOG, KERNEL, None) == last
-
-
-def test_after_a_restart_the_life_before_is_read_as_well() -> None:
     log = invocations(restarts=1)
     assert "the second life" in log
     assert "the first life" not in log
-
-
-def test_after_a_spark_went_down_the_kernels_last_words_are_read() -> None:
     before = "Out of memory: Killed process 1 (of before)"
     assert before in invocations(downs=[1795230060])
     assert before not in invocations(downs=[1795237200])
@@ -59,23 +54,18 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(checkup, "_journal", lambda *_: [])
     monkeypatch.setattr(checkup.time, "sleep", lambda _: None)
 
-    def reading() -> Checkup:
-        known = json.dumps({"known": checkup.read(str(tmp_path))})
-        return Checkup.ask().value(known)
-
-    return reading
+    return lambda: Checkup.ask().value(json.dumps({"known": checkup.read(str(tmp_path))}))
 
 
-def test_a_machine_without_anything_is_read(read: Any, tmp_path: Path) -> None:
+def test_a_machine_without_anything_is_read_and_hard_downs_of_a_day(
+    read: Any, tmp_path: Path
+) -> None:
     found = read()
     assert (found.release, found.finished, found.failed) == (None, None, None)
     assert found.memory[0] > found.memory[2] > 0
     assert found.free[str(tmp_path)] > 0
     assert found.kernel
     assert found.system["system"]
-
-
-def test_hard_downs_of_a_day_count(read: Any, tmp_path: Path) -> None:
     now = checkup.time.time()
     (tmp_path / "state").mkdir()
     (tmp_path / "state/hard-downs").write_text(json.dumps([now - 90000, now - 3600]))

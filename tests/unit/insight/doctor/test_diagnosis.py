@@ -7,9 +7,8 @@ import pytest
 
 from sparkwright.common.hardware import GIB
 from sparkwright.insight.doctor.checkup import Checkup, Finished
-from sparkwright.insight.doctor.diagnosis import diagnose
+from sparkwright.insight.doctor.diagnosis import diagnose, signs
 from sparkwright.insight.doctor.report import report
-from sparkwright.insight.doctor.signs import signs
 from sparkwright.plan.causes.log_causes import SUBJECTS, causes, from_log, hint, table
 from tests.makers.doctor import HEALTHY, KERNEL, UNIT
 from tests.makers.gpu import gpu
@@ -96,9 +95,7 @@ def test_every_sign_has_a_reading_and_every_cause_a_sign_or_a_log():
     assert READINGS.keys() == names == signs(changed(HEALTHY, gpu=None)).keys()
     assert {name for name, cause in causes().items() if not cause.shows} <= names
     assert names <= causes().keys()
-
-
-def test_what_is_likely_as_well_is_known():
+    # What is likely as well is known.
     assert {name for each in causes().values() for name in each.otherwise} <= causes().keys()
 
 
@@ -109,9 +106,8 @@ def test_a_reading_shows_nothing_else(name):
 
 
 def test_names_are_unique_and_sentences_end_without_a_stop():
-    every = [
-        each for subject in (*SUBJECTS, "gpu_proof", "probes", "speed") for each in table(subject)
-    ]
+    subjects = (*SUBJECTS, "gpu_proof", "probes", "speed")
+    every = [each for subject in subjects for each in table(subject)]
     assert len({cause.name for cause in every}) == len(every)
     assert not [each.name for each in every if f"{each.cause}{each.remedy}".endswith(".")]
 
@@ -120,7 +116,7 @@ def test_names_are_unique_and_sentences_end_without_a_stop():
     "changes",
     [
         {"gpu": gpu(208.0, 3.6, 0.0)},  # at rest a GPU is slow, too
-        {"gpu": None, "finished": None, "gpu_inside": None},
+        {"gpu": None, "finished": None, "gpu_inside": ""},
         {"finished": Finished(cut=0, ended=0)},
         {"memory": (121 * GIB, 2 * GIB, 30 * GIB)},  # while it serves, files may have the rest
         {"log": (NO_MEMORY,)},  # sound starts have it, too: vllm-project/vllm#56824
@@ -138,14 +134,27 @@ def test_names_are_unique_and_sentences_end_without_a_stop():
         {"nic": ("LnkSta:\tSpeed 32GT/s, Width x4 (downgraded)",)},
         # The kernel killed another program.
         {"log": ("serving", "Out of memory: Killed process 9 (comfyui) total-vm:1kB")},
-        {
-            "unit": STOPPED,
-            "gpu": gpu(2418.0, 17.0, 96.0),
-        },  # another's work
+        # Another's work.
+        {"unit": STOPPED, "gpu": gpu(2418.0, 17.0, 96.0)},
     ],
 )
 def test_a_sound_host_shows_nothing(changes):
     assert diagnose(changed(HEALTHY, **changes)) == []
+
+
+STANDS = (
+    "Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 0.0 tokens/s, "
+    "Running: 2 reqs, Waiting: 0 reqs"
+)
+
+
+def no_cache_blocks(weights: float, available: int) -> dict[str, object]:
+    """Return the readings of an engine that found no memory for its cache, in GiB."""
+    log = (
+        f"Model loading took {weights} GiB memory and 183.1 seconds",
+        "ValueError: No available memory for the cache blocks.",
+    )
+    return {"unit": STOPPED, "memory": (121 * GIB, 3 * GIB, available * GIB), "log": log}
 
 
 @pytest.mark.parametrize(
@@ -154,39 +163,10 @@ def test_a_sound_host_shows_nothing(changes):
         ("power-fault", {"gpu": gpu(858.0, 20.0, 96.0)}),
         ("power-fault", {"cpu": 998.0}),
         ("gpu-slow", {"gpu": gpu(2411.0, 34.0, 96.0)}),
-        (
-            "gpu-spins",
-            {
-                "gpu": gpu(None, None, 96.0),
-                "log": (
-                    "Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 0.0 tokens/s, "
-                    "Running: 2 reqs, Waiting: 0 reqs",
-                ),
-            },
-        ),
+        ("gpu-spins", {"gpu": gpu(None, None, 96.0), "log": (STANDS,)}),
         ("nic-slow", {"nic": ("Speed: 40000Mb/s",)}),
-        (
-            "page-cache",
-            {
-                "unit": STOPPED,
-                "memory": (121 * GIB, 3 * GIB, 90 * GIB),
-                "log": (
-                    "Model loading took 22.84 GiB memory and 183.1 seconds",
-                    "ValueError: No available memory for the cache blocks.",
-                ),
-            },
-        ),
-        (
-            "no-memory-for-kv-cache",
-            {
-                "unit": STOPPED,
-                "memory": (121 * GIB, 3 * GIB, 118 * GIB),
-                "log": (
-                    "Model loading took 104.1 GiB memory and 783.1 seconds",
-                    "ValueError: No available memory for the cache blocks.",
-                ),
-            },
-        ),
+        ("page-cache", no_cache_blocks(weights=22.84, available=90)),
+        ("no-memory-for-kv-cache", no_cache_blocks(weights=104.1, available=118)),
     ],
 )
 def test_other_readings_of_a_cause(name, changes):
@@ -226,18 +206,13 @@ def said(checkup: Checkup, recipe: str | None = "tiny") -> str:
 
 
 def test_no_trouble_is_said_with_what_was_looked_at():
+    """Of a start under way, how far it is; of an idle Spark, that it is one."""
     text = said(HEALTHY)
     assert "2 lines of its journal" in text
     assert "no trouble found: vllm@tiny-0a1b2c3d is active (serving)" in text
-
-
-def test_a_start_under_way_says_how_far_it_is():
     unit = changed(UNIT, active="activating", starting=True)
     text = said(changed(HEALTHY, unit=unit, log=("Starting to load model x",)))
     assert "no trouble found: vllm@tiny-0a1b2c3d is activating (loading weights)" in text
-
-
-def test_an_idle_spark_says_so():
     bare = changed(HEALTHY, release=None, unit=None, log=())
     assert "this Spark is idle" in said(bare, recipe=None)
     assert "tiny was not set up yet" in said(bare)

@@ -38,14 +38,10 @@ def test_every_case_has_a_thread_and_shows_something() -> None:
 
 
 def test_no_thread_was_collected_twice() -> None:
+    pairs = ((WORKING, SCORED), (FRESH_WORKING, FRESH_SCORED), (THIRD_WORKING, THIRD_SCORED))
     threads = [
         {re.sub(r" \(.*\)$", "", case.thread) for part in pair for case in CASES[part]}
-        for pair in (
-            (WORKING, SCORED),
-            (FRESH_WORKING, FRESH_SCORED),
-            (THIRD_WORKING, THIRD_SCORED),
-            (LAST_SCORED,),
-        )
+        for pair in (*pairs, (LAST_SCORED,))
     ]
     assert max(Counter(each for found in threads for each in found).values()) == 1
 

@@ -6,7 +6,7 @@ import sparkwright
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.insight.doctor.checkup import Checkup, FailedSwitch
 from sparkwright.insight.doctor.diagnosis import diagnose
-from sparkwright.insight.doctor.issue_report import heading, section
+from sparkwright.insight.doctor.report import heading, section
 from sparkwright.plan.causes.cause import Diagnosis
 from tests.makers.doctor import HEALTHY, KERNEL, NOW, UNIT
 from tests.makers.models import changed
@@ -62,11 +62,8 @@ def test_it_tells_versions_causes_and_figures() -> None:
         assert f"{row}\n" in text, row
 
 
-def test_a_spark_without_causes_says_so() -> None:
+def test_a_spark_without_causes_or_that_cannot_be_read_is_named() -> None:
     assert report(FAILS).endswith("### Causes\n\nNone.\n")
-
-
-def test_a_spark_that_cannot_be_read_is_named() -> None:
     text = report(None)
     assert "| recipe | `qwen3.6-35b-fp8, rank 0 of 2` |" in text
     assert text.endswith("It could not be read; the run said why.\n")

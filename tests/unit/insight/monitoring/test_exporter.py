@@ -8,19 +8,20 @@ from typing import Any
 import pytest
 import yaml
 
-from host.state import exporter
-from sparkwright.common.placed import EXPORTER_DEFAULTS
+from host.state import sockets
+from sparkwright.common.placed import EXPORTER, EXPORTER_DEFAULTS
 from sparkwright.common.ports import METRICS_PORT
 from sparkwright.declared.fleet.fabric_plan import FabricPlan
 from sparkwright.declared.fleet.fleet import Fleet, Replica, Spark
 from sparkwright.declared.fleet.settings import Settings
-from sparkwright.insight.monitoring.deploy import metrics_units, node_exporter, stopped
-from sparkwright.insight.monitoring.node_exporter import (
-    EXPORTER,
+from sparkwright.insight.monitoring.deploy import (
     SOCKET,
     TIMER,
     Exporter,
     exporter_defaults,
+    metrics_units,
+    node_exporter,
+    stopped,
 )
 from sparkwright.insight.monitoring.targets import prometheus_config, targets
 from tests.unit.driven import fake_host, file_of, placed
@@ -41,22 +42,22 @@ def test_units_know_root_and_fabric() -> None:
 
 
 def test_whose_exporter_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(exporter, "listening", list)
-    monkeypatch.setattr(exporter, "lines", lambda *_: [])
+    monkeypatch.setattr(sockets, "listening", list)
+    monkeypatch.setattr(sockets, "lines", lambda *_: [])
 
     def foreign() -> str | None:
-        known = json.dumps({"known": exporter.read(str(tmp_path))})
+        known = json.dumps({"known": sockets.exporter(str(tmp_path))})
         return Exporter.ask().value(known).foreign
 
     assert foreign() is None
-    monkeypatch.setattr(exporter, "lines", lambda *_: ["installed"])
+    monkeypatch.setattr(sockets, "lines", lambda *_: ["installed"])
     assert foreign() == "prometheus-node-exporter was here before"
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "installed").write_text("ufw\nprometheus-node-exporter\n")
     assert foreign() is None
     own = {"pid": 6, "command": "x", "cgroup": "/system.slice/prometheus-node-exporter.service"}
     socket = {"kind": "tcp", "address": "127.0.0.1", "port": 9100, "processes": [own]}
-    monkeypatch.setattr(exporter, "listening", lambda: [socket])
+    monkeypatch.setattr(sockets, "listening", lambda: [socket])
     assert foreign() is None
     own |= {"pid": 7, "command": "node", "cgroup": "/system.slice/theirs.service"}
     assert foreign() == "port 9100 is held by node (pid 7)"
@@ -68,16 +69,11 @@ RUNS = "loaded active enabled 1000"
 
 
 def exporter_run(found: dict[str, Any], unit: str = "", **settings: Any) -> list[str]:
-    """Return the commands that change a head.
-
-    Args:
-        unit: what systemd says about the exporter's unit.
-        settings: the state of its settings; none where there are none.
-    """
+    """Return the commands that change a head, by its unit in systemd's words, and its settings."""
     text = exporter_defaults(ROOT)
     files = {EXPORTER_DEFAULTS: file_of(text, **settings)} if settings else {}
-    units = {EXPORTER: unit} if unit else {}
-    host = fake_host(state={"exporter": found, "placed": placed(files, units)}, root=ROOT)
+    units = {f"{EXPORTER}.service": unit} if unit else {}
+    host = fake_host(state={"sockets.exporter": found, "placed": placed(files, units)}, root=ROOT)
     host.run(node_exporter, name="x", root=ROOT)
     return host.scripts()
 
@@ -96,19 +92,14 @@ def test_a_head_gets_an_exporter_that_never_listens_on_the_lan() -> None:
     ]
 
 
-def test_a_second_run_changes_nothing() -> None:
+def test_a_second_run_changes_nothing_or_finishes_the_first() -> None:
     assert exporter_run(OURS, RUNS, changed=900) == []
-
-
-def test_a_run_that_died_in_between_is_finished() -> None:
     assert exporter_run(OURS, RUNS, changed=1001) == [
-        "systemctl daemon-reload && systemctl restart prometheus-node-exporter.service",
+        "systemctl daemon-reload && systemctl restart prometheus-node-exporter.service"
     ]
-
-
-@pytest.mark.parametrize("found", [NOBODYS | {"installed": True}, NOBODYS | {"holder": "x"}])
-def test_the_owners_exporter_stays_as_it_is(found: dict[str, Any]) -> None:
-    assert exporter_run(found, RUNS) == []
+    # The owner's own stays as it is.
+    for theirs in ({"installed": True}, {"holder": "x"}):
+        assert exporter_run(NOBODYS | theirs, RUNS) == []
 
 
 @pytest.mark.parametrize(
@@ -131,17 +122,14 @@ FLEET = Fleet(
     },
 )
 # Values of `__name__` and `seat`, as Prometheus joins them.
-FIRST, SECOND, SPARKS = (
-    "spark_engine_active;",
-    "spark_engine_active;embed",
-    "spark_gpu_power_watts;",
-)
+FIRST, SECOND = "spark_engine_active;", "spark_engine_active;embed"
+SPARKS = "spark_gpu_power_watts;"
+DOORS = targets(FLEET, dict.fromkeys(FLEET.replicas, Settings()))
 
 
 def kept(replica: str) -> list[str]:
     """Return which of them the job of a replica's host keeps."""
-    found = targets(FLEET, dict.fromkeys(FLEET.replicas, Settings()))
-    jobs = yaml.safe_load(prometheus_config(found))["scrape_configs"]
+    jobs = yaml.safe_load(prometheus_config(DOORS))["scrape_configs"]
     (job,) = (each for each in jobs if each["job_name"] == f"{replica}-host")
     drops = [each for each in job["metric_relabel_configs"] if each.get("action") == "drop"]
     return [
@@ -155,12 +143,6 @@ def test_each_replica_has_its_own_engine_and_the_sparks_figures() -> None:
     assert kept("chat") == [FIRST, SPARKS]
     assert kept("embed") == [SECOND, SPARKS]
     assert kept("alone") == [FIRST, SECOND, SPARKS]
-
-
-def test_two_doors_of_a_spark_have_two_ports() -> None:
-    found = targets(FLEET, dict.fromkeys(FLEET.replicas, Settings()))
-    assert [each.address for each in found] == [
-        "192.0.2.1:8000",
-        "192.0.2.1:8001",
-        "192.0.2.2:8000",
-    ]
+    # Two doors of a Spark have two ports.
+    addresses = ["192.0.2.1:8000", "192.0.2.1:8001", "192.0.2.2:8000"]
+    assert [each.address for each in DOORS] == addresses

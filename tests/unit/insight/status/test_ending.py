@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sparkwright.declared.recipe.recipe import Answers
-from sparkwright.insight.status.ending import ServedReplica, ending
+from sparkwright.insight.status.operations import ServedReplica, ending
 
 CHAT = ServedReplica("chat", "http://10.0.0.5:8000", ("qwen3.6-35b", "qwen"), keyed=True)
 INVENTORY = Path("inventory/sparks.yaml")
@@ -42,13 +42,10 @@ def test_the_question_is_a_line_for_a_shell() -> None:
     assert json.loads(words[-1])["model"] == "qwen3.6-35b"
 
 
-def test_a_door_without_a_key_names_none() -> None:
+def test_a_door_without_a_key_names_none_and_a_certificate_of_the_site_is_named() -> None:
     text = said(ServedReplica("chat", "http://10.0.0.5:8000", ("m",), keyed=False))
     assert "keys" not in text
     assert "Authorization" not in text
-
-
-def test_a_certificate_of_the_site_is_named() -> None:
     tls = ServedReplica("chat", "https://a:8000", ("m",), True, "inventory/sparks.tls/ca.crt")
     assert "curl --cacert inventory/sparks.tls/ca.crt https://a:8000/v1/" in said(tls)
 

@@ -11,12 +11,11 @@ import pytest
 from host.state import status
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import GIB
+from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import unit_names
 from sparkwright.engine.state import EngineUnit
-from sparkwright.insight.doctor.signs import signs
-from sparkwright.insight.status.status import Reading
-from sparkwright.insight.status.table import as_json, table
-from sparkwright.insight.status.warnings import warnings
+from sparkwright.insight.doctor.diagnosis import signs
+from sparkwright.insight.status.status import Reading, as_json, table, warnings
 from sparkwright.plan.causes.thresholds import FAULT_BUSY, FAULT_MHZ, FAULT_WATTS
 from sparkwright.run.options import RunOptions, options_of
 from tests.makers.doctor import HEALTHY
@@ -33,8 +32,7 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         units = {each.release: each.model_dump() for each in engines}
         monkeypatch.setattr(status, "engines", lambda: units)
         monkeypatch.setattr(status, "load", lambda *_: LOAD.model_dump())
-        known = json.dumps({"known": status.read(str(tmp_path / "root"))})
-        return Reading.ask().value(known)
+        return Reading.ask().value(json.dumps({"known": status.read(str(tmp_path / "root"))}))
 
     return reading
 
@@ -84,17 +82,12 @@ def test_a_vllm_that_lacks_a_metric_is_shown_all_the_same() -> None:
 def test_the_table_has_a_line_for_each_spark() -> None:
     since = int(time.mktime((2026, 11, 21, 9, 5, 0, 0, 0, -1)))
     serves = changed(SERVES, unit=changed(UNIT, since=since, restarts=2))
+    idle = changed(SERVES, release=None, recipe=None, unit=None, load=None)
     rows = [
         row(serves),
         row(changed(serves, load=None), spark="spark-b", rank=1),
         row(None, spark="c"),
-        row(
-            changed(SERVES, release=None, recipe=None, unit=None, load=None),
-            spark="d",
-            replica=None,
-            recipe=None,
-            rank=None,
-        ),
+        row(idle, spark="d", replica=None, recipe=None, rank=None),
     ]
     head, a, b, c, d = table(rows)
     assert " ".join(head.split()) == (
@@ -113,6 +106,8 @@ def test_the_table_has_a_line_for_each_spark() -> None:
 
 
 BUSY = changed(LOAD, kv_usage=0.99)
+ASSIGNED = "runs, but the inventory assigns no replica to this Spark"
+WENT_DOWN = changed(UNIT, active="failed", status="it went down")
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])
@@ -130,29 +125,17 @@ def test_a_narrow_terminal_gets_fewer_columns(width: int) -> None:
         (None, {}, "no answer"),
         (changed(SERVES, release=None, unit=None), {}, "lab-tiny was not set up yet"),
         (SERVES, {"recipe": "lab-built"}, "lab-tiny is set up; the inventory asks for lab-built"),
-        (
-            SERVES,
-            {"recipe": None, "rank": None},
-            f"{RELEASE} runs, but the inventory assigns no replica to this Spark",
-        ),
+        (SERVES, {"recipe": None, "rank": None}, f"{RELEASE} {ASSIGNED}"),
         (changed(SERVES, others=("x-1",)), {}, "vllm@x-1 runs as well"),
         (changed(SERVES, others=("x-1",), switches=("x-1",)), {}, "a switch to x-1 is under way"),
         (changed(SERVES, unit=None), {}, "the engine is not there"),
-        (
-            changed(SERVES, unit=changed(UNIT, active="failed", status="it went down")),
-            {},
-            "is failed (it went down)",
-        ),
+        (changed(SERVES, unit=WENT_DOWN), {}, "the engine is failed (it went down)"),
         (changed(SERVES, load=None), {}, "does not answer /metrics"),
         (changed(SERVES, unit=changed(UNIT, restarts=2)), {}, "started again 2 times"),
         (changed(SERVES, door="failed"), {}, "the door is failed"),
         (changed(SERVES, held=12), {}, "the door holds 12 requests"),
         (changed(SERVES, load=BUSY), {}, "the KV cache is full, and 2 requests wait"),
-        (
-            changed(SERVES, gpu=gpu(611, 30, 97)),
-            {},
-            "held back: 611 MHz and 30 W",
-        ),
+        (changed(SERVES, gpu=gpu(611, 30, 97)), {}, "held back: 611 MHz and 30 W"),
         (changed(SERVES, memory_available=4 * GIB), {}, "4.0 GiB of memory are left"),
         (changed(SERVES, disk_free=GIB), {}, "1.0 GiB are free"),
     ],
@@ -217,15 +200,10 @@ def test_json_goes_to_a_file_or_to_standard_output(value: object) -> None:
     assert told == [None, "-", "s.json"]
 
 
-CLOCK_UNIT = Path(__file__).parents[4] / "files/host/machine/gpu-clock.service"
-
-
-def test_what_is_stopped_is_reset_and_removed_with_the_rest() -> None:
-    assert "ExecStop=/usr/bin/env nvidia-smi --reset-gpu-clocks" in CLOCK_UNIT.read_text()
+def test_a_limit_of_the_clock_is_shown_and_taken_back_with_its_unit() -> None:
+    unit = (HOST_FILES / "machine/gpu-clock.service").read_text()
+    assert "ExecStop=/usr/bin/env nvidia-smi --reset-gpu-clocks" in unit
     assert "gpu-clock.service" in unit_names()
-
-
-def test_status_shows_it() -> None:
     reading = changed(SERVES, clock_limit=2200)
     assert "2405/2200" in table([row(reading)])[1]
     assert '"gpu_clock_max_mhz": 2200' in as_json([row(reading)], 0)

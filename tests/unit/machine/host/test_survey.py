@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from host.state import docker, machine, readers
+from host.state import docker, machine, readers, sockets
 from sparkwright.machine.host.survey import Listener, Survey
 from tests.makers.shell import program
 
@@ -87,7 +87,7 @@ def test_the_listeners_on_its_ports(
         listener(8000, "dns", "/x", kind="udp"),
         listener(22, "sshd", "/x"),
     ]
-    monkeypatch.setattr(machine, "listening", lambda: listening)
+    monkeypatch.setattr(sockets, "listening", lambda: listening)
     assert survey(ports=[8000, 8001, 18001, 18002]).listeners == (
         Listener(False, 8000, 8001, "python3"),
         Listener(True, 8001, 8002, "haproxy"),
