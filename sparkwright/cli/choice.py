@@ -35,6 +35,8 @@ def _download(recipe: Recipe, hardware: Hardware, surveys: Sequence[Survey]) -> 
     if not all(sizes) or load.shapeless:
         # Nothing tells whether it fits.
         return 0
-    findings = (memory_findings(load, hardware, survey) for survey in surveys)
+    findings = (
+        memory_findings(load, hardware, each.memory, each.kernel.handover) for each in surveys
+    )
     fits = not any(finding.error for some in findings for finding in some)
     return sum(sizes) if fits else 0

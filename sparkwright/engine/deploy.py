@@ -16,7 +16,7 @@ from sparkwright.engine.state import ask_engines, ask_release
 from sparkwright.engine.switch import SwitchSettings
 from sparkwright.machine.host.operations.services import guarded
 from sparkwright.plan.memory.plan import load_of
-from sparkwright.plan.release.guard import guard_files
+from sparkwright.plan.release.container import guard_files
 from sparkwright.plan.release.programs import program_files
 from sparkwright.plan.release.release import PROGRAM, Release
 from sparkwright.run.target import Target, seats, target

@@ -15,11 +15,10 @@ from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.operations import is_dry_run
-from sparkwright.plan.release.ensure import ensure_lock
+from sparkwright.plan.release.ensure import Served, ensure_lock, lost_pins
 from sparkwright.plan.release.lock import Lock
 from sparkwright.plan.release.release import Release
-from sparkwright.plan.release.served import Served, lost_pins
-from sparkwright.plan.release.token import NONE, own_token, token_for
+from sparkwright.plan.release.token import Hub
 from sparkwright.run import spark as plan
 from sparkwright.run.answers import now, of_every_spark
 
@@ -81,9 +80,8 @@ class Target(plan.SparkTarget):
             PyinfraError: It would be sent unencrypted.
         """
         with bad_input():
-            if self.bundle or self.settings.hf_token == NONE:
-                return None
-            return token_for(self.settings.hf_endpoint, own_token(), self.settings.hf_token)
+            hub = Hub(self.settings.hf_endpoint, self.settings.hf_token)
+            return None if self.bundle else hub.token()
 
     @cached_property
     def release(self) -> Release | None:

@@ -77,10 +77,9 @@ def test_an_error_names_the_proxy_of_this_machine_without_its_login(
 def test_an_authority_of_the_system_is_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=lab"]
-    place = ["-keyout", tmp_path / "key.pem", "-out", tmp_path / "ca.pem"]
-    name = ["-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(["openssl", "req", "-x509", *words, *place, *name], check=True)
+    line = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=lab "
+    line += "-keyout key.pem -out ca.pem -addext subjectAltName=IP:127.0.0.1"
+    subprocess.run(line.split(), cwd=tmp_path, check=True)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Guarded)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "ca.pem", tmp_path / "key.pem")

@@ -2,17 +2,18 @@
 
 import os
 import platform
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from host.common import probe
 from tests.contract import engines
 from tests.contract.engines import Running
+from tests.lab import tiny_model
 from tests.lab.engine_image import Engine
 from tests.lab.setup import missing_packages
-
-# The product's own programs are clients here.
 
 Start = Callable[..., Running]
 
@@ -71,16 +72,20 @@ def serving(start: Start, kept: dict[str, Running]) -> Running:
 def pair(start: Start, kept: dict[str, Running]) -> tuple[Running, Running]:
     """Two ranks that serve the recipe together, on two addresses of one network."""
     if "head" not in kept or not (kept["head"].alive and kept["worker"].alive):
-        interface = {"GLOO_SOCKET_IFNAME": "lo"}
-        head = start(*engines.line(2), variables={**interface, "VLLM_HOST_IP": engines.MASTER})
-        worker = start(
-            *engines.line(2, rank=1),
-            network=head,
-            variables={**interface, "VLLM_HOST_IP": "127.0.0.2"},
-        )
+        own = {"GLOO_SOCKET_IFNAME": "lo", "VLLM_HOST_IP": engines.MASTER}
+        head = start(*engines.line(2), variables=own)
+        own = own | {"VLLM_HOST_IP": "127.0.0.2"}
+        worker = start(*engines.line(2, rank=1), network=head, variables=own)
         kept.update(head=head, worker=worker)
         head.wait_ready()
     return kept["head"], kept["worker"]
+
+
+@pytest.fixture
+def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the product's watch ask often, and wait a second."""
+    for name, seconds in (("INTERVAL", 0.0), ("TOKEN_DEADLINE", 1.0), ("COUNTERS_DEADLINE", 1.0)):
+        monkeypatch.setattr(probe, name, seconds)
 
 
 @pytest.fixture(scope="session")
@@ -89,7 +94,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[Pat
 
     def do(damage: Callable[[Path], object]) -> Path:
         folder = tmp_path_factory.mktemp("damaged") / "models"
-        engines.copy(folder)
+        shutil.copytree(tiny_model.ensure_models(), folder)
         damage(folder / "model")
         return folder
 

@@ -15,7 +15,7 @@ from sparkwright.common.ports import (
 )
 from sparkwright.door.door import UNIT as DOOR
 from sparkwright.insight.monitoring.node_exporter import EXPORTER
-from sparkwright.plan.release.guard import ALONE, PAIR
+from sparkwright.plan.release.container import ALONE, PAIR
 from sparkwright.run.spark import Declared
 
 # Our units that listen, but for engines. systemd itself holds a socket unit's socket at first.

@@ -19,7 +19,7 @@ from sparkwright.common.terminal import plain
 from sparkwright.door.keys import has_keys, keys_path
 from sparkwright.insight.doctor.listeners import LISTENING, astray, others, unguarded
 from sparkwright.insight.drift.drift import ask_running, running_differences, spark_differences
-from sparkwright.plan.release.guard import ALONE
+from sparkwright.plan.release.container import ALONE
 from sparkwright.plan.release.lock import lock_path, read_lock, unresolved
 from sparkwright.run.ending import check_alone, tell_machines
 from sparkwright.run.failures import why_silent

@@ -28,8 +28,8 @@ from sparkwright.machine.host.survey import Survey
 from sparkwright.machine.preflight.pair import differences
 from sparkwright.machine.preflight.preflight import Requirements, findings
 from sparkwright.machine.preflight.summary import Intent, summary
-from sparkwright.plan.memory.check import memory_findings, memory_plan
-from sparkwright.plan.memory.plan import Load, load_of
+from sparkwright.plan.memory.check import memory_findings
+from sparkwright.plan.memory.plan import Load, load_of, plan_memory
 from sparkwright.plan.memory.sharing import engine_bytes, sum_findings
 from sparkwright.plan.release.lock import image_key, places
 from sparkwright.run.spark import fleet_of
@@ -151,21 +151,23 @@ def _memory_findings(seats: Sequence[tuple[Survey, Needs]]) -> Iterator[Finding]
     for number, (survey, own) in enumerate(seats):
         if own.load is None:
             continue
-        found = memory_findings(own.load, own.wanted.hardware, survey, _others(seats, number))
-        for finding in found:
+        memory = survey.memory, survey.kernel.handover, _others(seats, number)
+        for finding in memory_findings(own.load, own.wanted.hardware, *memory):
             named = f"{own.intent.replica}: {finding.found}" if own.intent else finding.found
             yield replace(finding, found=named) if len(seats) > 1 else finding
     loads = [own.load for _, own in seats if own.load]
     if len(loads) > 1:
-        yield from sum_findings(loads, seats[0][1].wanted.hardware, seats[0][0])
+        survey, own = seats[0]
+        hardware, kept = own.wanted.hardware, survey.kernel.handover
+        yield from sum_findings(loads, hardware, survey.memory, kept)
 
 
 def _summaries(seats: Sequence[tuple[Survey, Needs]]) -> Iterator[str]:
     for number, (survey, own) in enumerate(seats):
         if own.intent:
-            hardware, others = own.wanted.hardware, _others(seats, number)
-            memory = memory_plan(own.load, hardware, survey, others) if own.load else None
-            yield from summary(own.intent, survey, own.wanted, memory)
+            memory = survey.memory, survey.kernel.handover, _others(seats, number)
+            plan = plan_memory(own.load, own.wanted.hardware, *memory) if own.load else None
+            yield from summary(own.intent, survey, own.wanted, plan)
 
 
 def _others(seats: Sequence[tuple[Survey, Needs]], number: int) -> int:

@@ -1,17 +1,100 @@
-"""Known causes of failure and slowness: how each shows, what is wrong, and its remedy."""
+"""Known causes of failure and slowness: how each shows in a log, what is wrong, and its remedy."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from functools import cached_property
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
 from sparkwright.common.schema import Model
-from sparkwright.plan.causes.journal import Journal
 
 # Characters of evidence that are kept: a traceback's line may hold a whole configuration.
-EVIDENCE = 300
+_EVIDENCE = 300
+# Lines that hold what a client or the model wrote, and those of an access log.
+_QUOTING = re.compile(
+    r"Dumping |Received request \S+: |Request \S+ details: |Generated (streaming )?response|"
+    r'"(GET|POST|PUT|HEAD|DELETE|OPTIONS|PATCH) [^"]*" \d{3}\b'
+)
+# What a client or the model wrote, within a line: its key, then a string in quotes.
+_QUOTED = re.compile(
+    r"""\b(prompt|content|text|output|arguments|input(_value)?)\b["']?\s*[:=]\s*"""
+    r"""('(\\.|[^'\\])+('|$)|"(\\.|[^"\\])+("|$))"""
+)
+# Lines that are no more than a warning: vLLM's, and those of PyTorch, Python and Docker.
+_MILD = re.compile(
+    r"\b(INFO|WARNING|DEBUG) \d\d-\d\d |(^|\] |\]:)\[?[WI]\d{3,4} |\w+Warning: |"
+    r"^(INFO|WARNING|DEBUG)\b|(^|:\d+: )Warning:|Will ignore error"
+)
+# Colors of a terminal.
+_COLORS = re.compile(r"\x1b\[[\d;]*m")
+# A start of an engine begins; it serves; it has answered a request.
+_BEGINS = re.compile(r"Starting (\S+\.service - )?vLLM release |^starting the engine$")
+_SERVES = re.compile(r"Application startup complete|^serving$")
+_ANSWERS = re.compile(r'"POST /(v1/[\w/]+|pooling|rerank|score|invocations) HTTP/[\d.]+" 200\b')
+# An engine is dead, though its unit has yet to notice.
+_DEAD = re.compile(r"EngineDeadError|EngineCore (encountered an issue|failed)|^engine ended: ")
+
+
+class _Line(NamedTuple):
+    """A line without what it quotes.
+
+    Attributes:
+        mild: it is no more than a warning.
+        served: its engine had begun to serve.
+        past: its engine came to serve, or gave a further answer, after it.
+    """
+
+    text: str
+    mild: bool
+    served: bool
+    past: bool = False
+
+
+@dataclass(frozen=True)
+class Journal:
+    """The log of an engine, with the kernel's beside it: the lines that count, and still hold.
+
+    The engine is active if it runs, and has done so since its first start.
+    """
+
+    log: Sequence[str]
+    active: bool = False
+
+    def lines(self, *, mild: bool, past: bool = False, served: bool = True) -> list[str]:
+        """Return the lines that count.
+
+        Args:
+            mild: with those that are no more than a warning.
+            past: with those that were logged before the engine served, though it came to serve.
+            served: with those that were logged after it had begun to serve.
+        """
+        return [
+            line.text
+            for line in self._lines
+            if (past or not line.past) and (mild or not line.mild) and (served or not line.served)
+        ]
+
+    @cached_property
+    def serves(self) -> bool:
+        """True where the engine serves: nothing that it has met has stopped it."""
+        held = (line.text for line in self._lines if not line.past)
+        return self.active and not any(map(_DEAD.search, held))
+
+    @cached_property
+    def _lines(self) -> list[_Line]:
+        found: list[_Line] = []
+        begun, served = 0, False
+        for text in (_COLORS.sub("", line) for line in self.log):
+            if _BEGINS.search(text):
+                begun, served = len(found), False
+            if _SERVES.search(text) or (self.active and _ANSWERS.search(text)):
+                found[begun:] = [line._replace(past=True) for line in found[begun:]]
+                begun, served = len(found), True
+            if not _QUOTING.search(text):
+                found.append(_Line(_QUOTED.sub(r"\1: …", text), bool(_MILD.search(text)), served))
+        return found
 
 
 @dataclass(frozen=True)
@@ -68,15 +151,11 @@ class KnownCause(Model):
     def diagnosis(self, evidence: str) -> Diagnosis:
         """Return the diagnosis, given the evidence that shows the cause."""
         return Diagnosis(
-            self.name, self.cause, evidence[:EVIDENCE], self.remedy, self.source, self.symptom
+            self.name, self.cause, evidence[:_EVIDENCE], self.remedy, self.source, self.symptom
         )
 
     def evidence(self, journal: Journal, *, weak: bool = False) -> str | None:
-        """Return the first line that shows it and still holds; None where none does.
-
-        Args:
-            weak: a line that suggests it, in the place of one that shows it.
-        """
+        """Return the first line that shows it (`weak`: that suggests it) and still holds."""
         pattern = self.suggests if weak else self.shows
         if pattern is None or (journal.serves and (weak or not self.serving)):
             return None

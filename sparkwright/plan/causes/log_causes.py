@@ -12,14 +12,13 @@ from pydantic import Field
 from sparkwright.common import yaml
 from sparkwright.common.command_line import next_line
 from sparkwright.common.schema import Model, parse
-from sparkwright.plan.causes.cause import Diagnosis, KnownCause
-from sparkwright.plan.causes.journal import Journal
+from sparkwright.plan.causes.cause import Diagnosis, Journal, KnownCause
 
 # The tables that the doctor looks into. The most specific causes are first: the first one that is
 # found is the one to begin with.
 SUBJECTS = ("root", "platform", "start", "compute", "network", "memory", "host")
 # Guesses stand behind what is shown, up to this number of causes.
-GUESSED = 3
+_GUESSED = 3
 # The commands that remedies name, each by the NAME of `${NAME}`.
 _COMMANDS = {
     **{verb: f"`{next_line(verb)}`" for verb in ("apply", "benchmark", "clean", "doctor", "start")},
@@ -35,27 +34,24 @@ class _Table(Model):
     causes: list[KnownCause] = Field(default_factory=list)
 
 
-def _read(subject: str) -> _Table:
+def _read(subject: str, known: Mapping[str, str]) -> tuple[_Table, dict[str, str]]:
+    """Return a table, and the known phrases with its own, which may name the known ones."""
     path = Path(__file__).with_name(f"{subject}.yaml")
-    return parse(_Table, yaml.load(path), str(path))
-
-
-def _filled(own: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
-    """Return the known phrases and a table's own, which may name the known ones."""
-    return {**known, **{name: Template(text).substitute(known) for name, text in own.items()}}
+    read = parse(_Table, yaml.load(path), str(path))
+    own = {name: Template(text).substitute(known) for name, text in read.phrases.items()}
+    return read, {**known, **own}
 
 
 @cache
 def phrases() -> Mapping[str, str]:
     """Return what remedies of all tables may name: name -> command or phrase."""
-    return _filled(_read("phrases").phrases, _COMMANDS)
+    return _read("phrases", _COMMANDS)[1]
 
 
 @cache
 def table(subject: str) -> Sequence[KnownCause]:
     """Return the causes of a subject, in their order."""
-    read = _read(subject)
-    known = _filled(read.phrases, phrases())
+    read, known = _read(subject, phrases())
     return [
         each.model_copy(update={"remedy": Template(each.remedy).substitute(known)})
         for each in read.causes
@@ -77,32 +73,32 @@ def from_log(
         shown: name of a cause -> the evidence, if any, by which the host itself shows it.
         active: as of a `Journal`.
     """
-    shown, journal = shown or {}, Journal(lines, active)
+    shown, journal, known = shown or {}, Journal(lines, active), causes()
     found = {
-        cause.name: cause.diagnosis(evidence)
-        for cause in causes().values()
-        if (evidence := shown.get(cause.name) or cause.evidence(journal))
+        name: cause.diagnosis(evidence)
+        for name, cause in known.items()
+        if (evidence := shown.get(name) or cause.evidence(journal))
     }
     unexplained = all(each.symptom for each in found.values())
     # Beside a symptom no other one is guessed.
     suggested = [
         cause.diagnosis(evidence)
-        for cause in causes().values()
-        if not (cause.name in found or (found and cause.symptom))
+        for name, cause in known.items()
+        if not (name in found or (found and cause.symptom))
         if (evidence := cause.evidence(journal, weak=True))
     ]
     likely = [
-        causes()[name].diagnosis(each.evidence)
+        known[name].diagnosis(each.evidence)
         for each in in_order([*found.values(), *suggested[:1]])
         # What a reading of the host shows, or would have shown, is no matter of guesses.
         if not shown.get(each.name)
-        for name in causes()[each.name].otherwise
+        for name in known[each.name].otherwise
         if name not in shown
     ]
     guesses = {each.name: replace(each, guess=True) for each in [*suggested, *likely]}
     if unexplained and suggested:
         found[suggested[0].name] = suggested[0]
-    room = max(0, GUESSED - len(found))
+    room = max(0, _GUESSED - len(found))
     others = (each for name, each in guesses.items() if name not in found)
     return in_order([*found.values(), *islice(others, room)])
 

@@ -4,8 +4,6 @@ They take the place of a lock in a plan, and of the checkpoint in the check of r
 `python -m tests.recipes.add_model` writes them.
 """
 
-from __future__ import annotations
-
 import json
 from functools import cache, cached_property
 from pathlib import Path
@@ -57,11 +55,7 @@ def _read(path: Path) -> CheckpointData:
 
 
 def nominal_load(recipe: Recipe, sparks: int) -> Load:
-    """Return the load that a recipe makes, with the sizes of known checkpoints.
-
-    Returns:
-        The load. A checkpoint that is not known has no size and no shape in it.
-    """
+    """Return the load that a recipe makes; what is not known has no size and no shape in it."""
     checkpoints = {}
     for name, checkpoint in recipe.whole_models.items():
         data = checkpoint_data(checkpoint.repo)

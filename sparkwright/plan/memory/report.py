@@ -1,13 +1,11 @@
 """The memory plan of a recipe, as text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
-from sparkwright.common.hardware import GIB, HARDWARE, Hardware
+from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.common.paths import inventory_file
 from sparkwright.common.schema import nearest
 from sparkwright.declared.recipe.loader import load_recipe
@@ -44,34 +42,22 @@ def show(
 ) -> tuple[str, bool]:
     """Return the plan of a recipe with what is wrong with it, and whether it fits.
 
-    Args:
-        name: Name of a recipe, or path of its file.
-        hardware: A hardware class; None for the recipe's first.
-        sparks: How many; None for the least that it is for.
-        locked: Take all sizes from the site's lock, not from files/models.
+    Without hardware and number of Sparks it is that of the recipe's first, and the least. `locked`
+    takes all sizes from the site's lock, not from files/models.
     """
     recipe = load_recipe(name)
-    machine = _hardware(hardware or recipe.hardware[0])
+    named = hardware or recipe.hardware[0]
+    planned = {key: each for key, each in HARDWARE.items() if each.total_gib}
+    if named not in planned:
+        raise PlanError(f"--hardware: found {named}; {nearest(named, planned)}")
     count = recipe.checked_sparks(sparks)
-    load = _load(recipe.for_sparks(count), locked, count)
-    plan = plan_memory(load, int(machine.total_gib * GIB), machine.unified)
-    findings = list(judge(plan))
-    lines = [f"# {recipe.name} on {_where(machine, count)}", *_report(plan), *map(str, findings)]
+    plan = plan_memory(_load(recipe.for_sparks(count), locked, count), planned[named])
+    assert plan
+    where, findings = named, list(judge(plan))
+    if plan.unified:
+        where = f"{'one Spark' if count == 1 else f'each of {count} Sparks'}, {named}"
+    lines = [f"# {recipe.name} on {where}", *_report(plan), *map(str, findings)]
     return "\n".join(lines), not any(finding.error for finding in findings)
-
-
-def _where(hardware: Hardware, sparks: int) -> str:
-    if not hardware.unified:
-        return hardware.name
-    each = "one Spark" if sparks == 1 else f"each of {sparks} Sparks"
-    return f"{each}, {hardware.name}"
-
-
-def _hardware(name: str) -> Hardware:
-    planned = {key: hardware for key, hardware in HARDWARE.items() if hardware.total_gib}
-    if name not in planned:
-        raise PlanError(f"--hardware: found {name}; {nearest(name, planned)}")
-    return planned[name]
 
 
 def _load(recipe: Recipe, locked: bool, sparks: int) -> Load:

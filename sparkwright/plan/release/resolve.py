@@ -1,7 +1,5 @@
 """Resolves names: asks the hub for commits and files, and the registry for digests."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -70,9 +68,9 @@ class HubRepository:
         every = {entry["rfilename"]: _file(entry) for entry in info["siblings"]}
         sizes = {path: int(file["size"]) for path, file in every.items()}
 
-        def shards(index: str) -> Collection[str] | None:
+        def shards(index: str) -> Collection[str]:
             if sizes[index] > _LARGEST_INDEX:
-                return None
+                return ()
             return {*map(str, (self.content(commit, index) or {})["weight_map"].values())}
 
         found = needed(sizes, choice, shards, f"{self.repo}@{commit[:12]}")

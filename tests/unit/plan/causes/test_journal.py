@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparkwright.plan.causes.journal import Journal
+from sparkwright.plan.causes.cause import Journal
 from sparkwright.plan.causes.log_causes import from_log
 
 READY = "(APIServer pid=1) INFO:     Application startup complete."

@@ -4,7 +4,7 @@ from typing import Any
 
 from sparkwright.common.placed import unit_names
 from sparkwright.machine.host.operations.services import guarded
-from sparkwright.plan.release.guard import ALONE, PAIR, guard_files
+from sparkwright.plan.release.container import ALONE, PAIR, guard_files
 from tests.unit.driven import fake_host, file_of, placed
 
 FILES = guard_files("/r", ("192.168.100.11",), internet=False)
@@ -23,11 +23,9 @@ def test_what_is_in_force_is_left_alone() -> None:
     assert commands(THERE, []) == []
 
 
-def test_a_run_that_died_after_the_file_is_finished_by_the_next() -> None:
-    assert commands(THERE, [ALONE]) == ["systemctl daemon-reload"]
-
-
 def test_a_change_is_read_by_systemd() -> None:
+    # A run that died after the file is finished by the next.
+    assert commands(THERE, [ALONE]) == ["systemctl daemon-reload"]
     done = commands({FILES[0].path: THERE[FILES[0].path]}, [])
     assert any(PAIR in line for line in done[:-1])
     assert done[-1] == "systemctl daemon-reload"
