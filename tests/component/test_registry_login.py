@@ -28,8 +28,9 @@ from sparkwright.plan.release.registry_login import login_of
 from sparkwright.plan.release.resolve import resolve_image
 from sparkwright.plan.release.web import WebClient
 from tests.component.servers import QuietHandler, serving
-from tests.lab import oci, registry
+from tests.lab import registry
 from tests.lab.registry import PASSWORD, USER
+from tests.makers.registry import INDEX, push
 from tests.programs import script
 
 NAME = "lab/private"
@@ -221,8 +222,7 @@ def plain(content: bytes) -> str:
 
 
 needs_registry = pytest.mark.skipif(
-    not (shutil.which("docker-registry") and shutil.which("zstd")),
-    reason="needs Debian's docker-registry and zstd",
+    not shutil.which("docker-registry"), reason="needs Debian's docker-registry"
 )
 
 
@@ -230,13 +230,9 @@ needs_registry = pytest.mark.skipif(
 def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The storage of a registry that has one image."""
     folder = tmp_path_factory.mktemp("registry")
-    for name in ("storage", "root"):
-        (folder / name).mkdir()
-    (folder / "root/motd").write_text("hello\n")
-    layers = [oci.pack(folder / "root", folder / "layer.tar.zst", ".")]
-    with registry.serving(folder / "storage", writable=True) as url:
-        oci.push(url, f"{NAME}:1", layers, environment={}, entrypoint=["/bin/true"])
-    return folder / "storage"
+    with registry.serving(folder, writable=True) as url:
+        push(f"{url}/v2/{NAME}", INDEX)
+    return folder
 
 
 @pytest.fixture

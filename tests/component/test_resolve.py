@@ -3,13 +3,11 @@
 import hashlib
 import json
 import os
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
-from huggingface_hub import constants
 
 from sparkwright.common.errors import PlanError
 from sparkwright.declared.recipe.loader import load_recipe
@@ -18,8 +16,8 @@ from sparkwright.plan.release import ensure
 from sparkwright.plan.release.lock import ImageLock, Lock, LockedFile, lock_path, write_lock
 from sparkwright.plan.release.model_config import shape_of
 from sparkwright.plan.release.needed_files import Choice
-from sparkwright.plan.release.resolve import resolve_checkpoint, resolve_image
-from tests.component.servers import forwarding, free_port, serving
+from sparkwright.plan.release.resolve import resolve_checkpoint
+from tests.component.servers import free_port, serving
 from tests.lab.hub import TOKENS, add_commit
 from tests.lab.hub.server import Hub
 from tests.makers.release import MODEL_CONFIG
@@ -70,34 +68,6 @@ def test_a_checkpoint_has_a_commit_and_files(hub: str, root: Path, tmp_path: Pat
     moved = add_commit(root, REPO, tmp_path / "source")
     assert resolve_checkpoint(REPO, "main", hub).commit == moved != locked.commit
     assert resolve_checkpoint(REPO, locked.commit, hub).files == locked.files
-
-
-def test_the_proxy_of_this_machine_is_used(hub: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with forwarding(monkeypatch) as asked:
-        assert resolve_checkpoint(REPO, "main", hub).files
-        assert any(url.startswith(f"{hub}/api/models/{REPO}/revision/main?") for url in asked)
-
-
-@pytest.mark.parametrize("resolve", [resolve_checkpoint, resolve_image], ids=["hub", "registry"])
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        ("socks5://me:s3cret@127.0.0.1:1080", "127.0.0.1:1080"),
-        ("socks4://127.0.0.1:1080", "socks4://127.0.0.1:1080"),
-        ("ftp://proxy.lan", "ftp://proxy.lan"),
-        ("http://proxy.lan:port", "http://proxy.lan:port"),
-    ],
-)
-def test_a_proxy_that_cannot_be_used_is_named(
-    resolve: Callable[[str, str], object], value: str, shown: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HTTPS_PROXY", value)
-    with pytest.raises(PlanError) as caught:
-        resolve("owner/model", "aarch64")
-    said = str(caught.value)
-    assert "no answer from the" in said
-    assert f"; this machine uses HTTPS_PROXY={shown}, NO_PROXY=127.0.0.1" in said
-    assert "s3cret" not in said
 
 
 def dated(root: Path, number: int, day: int) -> None:
@@ -173,18 +143,6 @@ def test_the_shape_is_read_from_config_json(
     expected = shape_of(MODEL_CONFIG) if config and "{" in config else None
     assert resolve_checkpoint(REPO, "main", hub).shape == expected
     assert resolve_checkpoint(REPO, "v1", hub).shape is None
-
-
-def test_nothing_of_it_stays_on_this_machine(
-    hub: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "tmp").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    resolve_checkpoint(REPO, "main", hub)
-    assert list((tmp_path / "tmp").iterdir()) == []
-    assert not (tmp_path / "cache").exists()
-    assert "%" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

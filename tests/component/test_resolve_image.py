@@ -59,18 +59,31 @@ def test_the_proxy_of_this_machine_is_used_and_its_exceptions_are_kept(
         assert asked == []
 
 
-def test_an_error_names_the_proxy_of_this_machine_without_its_login(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    port = free_port()
+def test_no_registry_at_all() -> None:
     with pytest.raises(PlanError, match=r"no answer from the registry \(.*refused.*\); check"):
-        resolve_image(f"127.0.0.1:{port}/lab/one:1", "aarch64")
-    monkeypatch.setenv("HTTP_PROXY", f"http://me:proxy-s3cret@127.0.0.1:{port}")
+        resolve_image(f"127.0.0.1:{free_port()}/lab/one:1", "aarch64")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("http://me:s3cret@127.0.0.1:1", "127.0.0.1:1"),
+        ("socks5://me:s3cret@127.0.0.1:1080", "127.0.0.1:1080"),
+        ("socks4://127.0.0.1:1080", "socks4://127.0.0.1:1080"),
+        ("ftp://proxy.lan", "ftp://proxy.lan"),
+        ("http://proxy.lan:port", "http://proxy.lan:port"),
+    ],
+)
+def test_a_proxy_that_cannot_be_used_is_named_without_its_login(
+    value: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", value)
     monkeypatch.setenv("NO_PROXY", "hub.lan")
     with pytest.raises(PlanError) as caught:
         resolve_image("10.0.0.1:5000/lab/one:1", "aarch64")
     said = str(caught.value)
-    assert said.endswith(f"; this machine uses HTTP_PROXY=127.0.0.1:{port}, NO_PROXY=hub.lan")
+    assert "no answer from the registry" in said
+    assert said.endswith(f"; this machine uses HTTP_PROXY={shown}, NO_PROXY=hub.lan")
     assert "s3cret" not in said
 
 

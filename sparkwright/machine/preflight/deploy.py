@@ -29,8 +29,7 @@ from sparkwright.machine.preflight.pair import differences
 from sparkwright.machine.preflight.preflight import Requirements, findings
 from sparkwright.machine.preflight.summary import Intent, summary
 from sparkwright.plan.memory.check import memory_findings
-from sparkwright.plan.memory.plan import Load, load_of, plan_memory
-from sparkwright.plan.memory.sharing import engine_bytes, sum_findings
+from sparkwright.plan.memory.plan import Load, engine_bytes, load_of, plan_memory
 from sparkwright.plan.release.lock import image_key, places
 from sparkwright.run.spark import fleet_of
 from sparkwright.run.state import read
@@ -155,11 +154,6 @@ def _memory_findings(seats: Sequence[tuple[Survey, Needs]]) -> Iterator[Finding]
         for finding in memory_findings(own.load, own.wanted.hardware, *memory):
             named = f"{own.intent.replica}: {finding.found}" if own.intent else finding.found
             yield replace(finding, found=named) if len(seats) > 1 else finding
-    loads = [own.load for _, own in seats if own.load]
-    if len(loads) > 1:
-        survey, own = seats[0]
-        hardware, kept = own.wanted.hardware, survey.kernel.handover
-        yield from sum_findings(loads, hardware, survey.memory, kept)
 
 
 def _summaries(seats: Sequence[tuple[Survey, Needs]]) -> Iterator[str]:
@@ -173,7 +167,7 @@ def _summaries(seats: Sequence[tuple[Survey, Needs]]) -> Iterator[str]:
 def _others(seats: Sequence[tuple[Survey, Needs]], number: int) -> int:
     """Return the bytes of the engines beside one."""
     others = [own for place, (_, own) in enumerate(seats) if place != number]
-    return sum(engine_bytes(own.load, own.wanted.hardware) or 0 for own in others if own.load)
+    return sum(engine_bytes(own.load, own.wanted.hardware) for own in others if own.load)
 
 
 def _end_unfit(is_unfit: bool) -> None:

@@ -62,28 +62,15 @@ class Journal:
     log: Sequence[str]
     active: bool = False
 
-    def lines(self, *, mild: bool, past: bool = False, served: bool = True) -> list[str]:
-        """Return the lines that count.
-
-        Args:
-            mild: with those that are no more than a warning.
-            past: with those that were logged before the engine served, though it came to serve.
-            served: with those that were logged after it had begun to serve.
-        """
-        return [
-            line.text
-            for line in self._lines
-            if (past or not line.past) and (mild or not line.mild) and (served or not line.served)
-        ]
-
     @cached_property
     def serves(self) -> bool:
         """True where the engine serves: nothing that it has met has stopped it."""
-        held = (line.text for line in self._lines if not line.past)
+        held = (line.text for line in self.lines if not line.past)
         return self.active and not any(map(_DEAD.search, held))
 
     @cached_property
-    def _lines(self) -> list[_Line]:
+    def lines(self) -> list[_Line]:
+        """All that the engine, and the kernel, said."""
         found: list[_Line] = []
         begun, served = 0, False
         for text in (_COLORS.sub("", line) for line in self.log):
@@ -160,11 +147,17 @@ class KnownCause(Model):
         if pattern is None or (journal.serves and (weak or not self.serving)):
             return None
         shown = None
-        for line in journal.lines(mild=self.mild, past=self.lasts, served=not self.starts):
-            if self.settled and self.settled.search(line):
+        for line in journal.lines:
+            if (
+                (line.mild and not self.mild)
+                or (line.past and not self.lasts)
+                or (line.served and self.starts)
+            ):
+                continue
+            if self.settled and self.settled.search(line.text):
                 shown = None
-            elif shown is None and pattern.search(line):
-                shown = line.strip()
+            elif shown is None and pattern.search(line.text):
+                shown = line.text.strip()
         return shown
 
 

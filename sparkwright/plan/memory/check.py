@@ -7,7 +7,7 @@ from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import Finding, error, warning
 from sparkwright.common.hardware import GIB, Hardware
 from sparkwright.plan.memory.kv_cache import AUTO_COUNTS_ALL
-from sparkwright.plan.memory.plan import HOST, MIB, Load, MemoryPlan, gib, plan_memory
+from sparkwright.plan.memory.plan import HOST, MIB, Load, MemoryPlan, engine_bytes, gib, plan_memory
 
 # GiB that must, and that should, stay free where the memory is the host's, by number of Sparks.
 # One: the 0.90 of docai.hu, which leaves 5 by this plan, served for 90 minutes; sparkrun's earlyoom
@@ -36,13 +36,21 @@ def memory_findings(
     """
     if plan := plan_memory(load, hardware, memory, kept, beside):
         return list(judge(plan))
+    if not hardware.total_gib:
+        return []
     names = ", ".join(weights.repo for weights in load.shapeless)
     unknown = warning(
         f"memory use is unknown: the lock has no model shape for {names}",
         f"Refresh it: `{next_line('lock', '--refresh')}`. If that adds none, the memory plan does "
         "not support this architecture",
     )
-    return [unknown] if hardware.total_gib else []
+    total, engine = int(hardware.total_gib * GIB), engine_bytes(load, hardware)
+    if hardware.unified:
+        total = memory - kept - HOST[1] - LEAST[1] * GIB
+    if not beside or engine + beside <= total:
+        return [unknown]
+    found = f"its share and the other engine take {gib(engine)} and {gib(beside)} of {gib(total)}"
+    return [unknown, error(found, "Set gpu-memory-utilization lower in one of the recipes")]
 
 
 def judge(plan: MemoryPlan) -> Iterator[Finding]:

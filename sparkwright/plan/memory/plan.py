@@ -6,6 +6,7 @@ docs/memory.md.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 
 from sparkwright.common.hardware import GIB, Hardware
 from sparkwright.declared.recipe.recipe import Recipe
@@ -15,6 +16,7 @@ from sparkwright.plan.memory.kv_cache import (
     KvCache,
     flags,
     kv_cache,
+    share_of,
 )
 from sparkwright.plan.release.lock import CheckpointLock, Lock
 from sparkwright.plan.release.model_config import Shape
@@ -37,6 +39,9 @@ GRAPHS, GRAPH = int(0.18 * GIB), 3.75 * MIB
 HOST = {1: int(6.9 * GIB), 2: int(17.4 * GIB)}
 # What the CUDA driver takes of a graphics card besides. A common figure, not measured here.
 CONTEXT = GIB // 2
+# What the processes of a second engine take of the host besides: 0.66 GB its API server and 0.61 GB
+# its core were measured (vLLM 0.32.0 on a CPU); what is loaded for a GPU is more, and not measured.
+_PROCESSES = 2 * GIB
 
 
 def gib(size: float) -> str:
@@ -210,6 +215,37 @@ def _loaded(size: int, shape: Shape, settings: Flags) -> int:
         kept = 2 * shape.vocabulary * shape.hidden + (shape.vision if settings.vision else 0)
         size = kept * number + (size - kept * number) // number
     return max(0, size)
+
+
+def sized(load: Load, hardware: Hardware) -> Recipe:
+    """Return a recipe whose engine shares its Spark with another one, whatever that one does.
+
+    vLLM gives an engine what is left of its share once it has measured itself, which an engine that
+    starts at the same time makes wrong; and it refuses to start where less than its share is free.
+    So each engine gets its KV cache in bytes, by the plan, and a share that is what it takes. A
+    size that the recipe has itself is kept. What cannot be planned stays as it is: the preflight
+    says so.
+    """
+    recipe, plan = load.recipe, plan_memory(load, hardware)
+    if plan is None or plan.kv_bytes <= 0:
+        return recipe
+    share = min(ceil(1000 * plan.engine / plan.total) / 1000, 1.0)
+    size = {"kv-cache-memory-bytes": plan.kv_bytes // MIB * MIB}
+    own = {} if plan.flags.kv_bytes is not None else size
+    args = recipe.args | own | {"gpu-memory-utilization": share}
+    return recipe.model_copy(update={"args": args})
+
+
+def engine_bytes(load: Load, hardware: Hardware) -> int:
+    """Return the bytes that an engine takes beside another one; 0 where nobody knows.
+
+    What has no plan takes its share at the most.
+    """
+    if not hardware.total_gib:
+        return 0
+    plan = plan_memory(load, hardware)
+    engine = plan.engine if plan else int(share_of(load.recipe) * hardware.total_gib * GIB)
+    return engine + (_PROCESSES if hardware.unified else CONTEXT)
 
 
 def load_of(recipe: Recipe, lock: Lock, sparks: int) -> Load:

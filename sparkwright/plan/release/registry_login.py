@@ -101,7 +101,8 @@ def login_of(registry: str) -> RegistryLogin | None:
     for key, entry in _mapping(config.get("auths") or {}, f"{path}: auths").items():
         # Old keys are URLs.
         if key == server or key.split("://")[-1].partition("/")[0] == registry:
-            return _from_entry(_mapping(entry, f"{path}: auths.{registry}"), registry, str(path))
+            auth = _mapping(entry, f"{path}: auths.{registry}").get("auth")
+            return _decoded(auth, registry, path) if auth else None
     return None
 
 
@@ -111,9 +112,7 @@ def _mapping(found: object, where: str) -> dict[str, Any]:
     return found
 
 
-def _from_entry(entry: Mapping[str, Any], registry: str, path: str) -> RegistryLogin | None:
-    if not (auth := entry.get("auth")):
-        return None
+def _decoded(auth: object, registry: str, path: Path) -> RegistryLogin:
     try:
         user, _, secret = base64.b64decode(str(auth), validate=True).decode().partition(":")
     except ValueError:
@@ -123,7 +122,7 @@ def _from_entry(entry: Mapping[str, Any], registry: str, path: str) -> RegistryL
             f"{path}: auths.{registry}.auth: found no user and password in base64; expected both: "
             f"docker login {registry}, on this machine, writes it anew"
         )
-    return RegistryLogin(registry, user, secret.rstrip("\0"), path)
+    return RegistryLogin(registry, user, secret.rstrip("\0"), str(path))
 
 
 def _from_helper(helper: str, registry: str, server: str) -> RegistryLogin | None:

@@ -110,11 +110,8 @@ def origin(url: str) -> tuple[str, str]:
 def look_up(ask: Callable[[WebClient], T], where: str, server: str, kind: str, setting: str) -> T:
     """Ask a server about one name, within `LONGEST` seconds; an error becomes a PlanError.
 
-    Args:
-        where: Address and name, for messages.
-        server: "Hub" or "registry".
-        kind: The expected kind of answer.
-        setting: What declares the address.
+    That names address and name (`where`), the server ("Hub" or "registry"), the expected kind of
+    answer, and the setting that declares the address.
     """
     try:
         return _in_time(ask)

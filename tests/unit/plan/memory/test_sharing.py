@@ -8,10 +8,8 @@ import pytest
 from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
 from sparkwright.plan.memory.known_checkpoints import nominal_load
-from sparkwright.plan.memory.plan import MIB, Load
-from sparkwright.plan.memory.sharing import engine_bytes, sized, sum_findings
+from sparkwright.plan.memory.plan import MIB, Load, engine_bytes, sized
 from tests.makers.memory import BF16, CARD, findings, load
-from tests.makers.preflight import FIT
 
 GB10, LAB = HARDWARE["gb10"], HARDWARE["lab"]
 SMALL = "qwen3.6-35b-nvidia"
@@ -47,7 +45,7 @@ def test_an_engine_gets_its_cache_in_bytes_and_a_share_that_is_what_it_takes() -
     unknown = shapeless(0.9)
     assert sized(unknown, GB10) == unknown.recipe
     assert sized(own, LAB) == own.recipe
-    assert engine_bytes(own, LAB) is None
+    assert engine_bytes(own, LAB) == 0
 
 
 def test_the_sum_has_to_fit() -> None:
@@ -79,13 +77,11 @@ def test_a_card_has_no_host_beside_its_engines() -> None:
 
 
 def test_what_has_no_plan_counts_with_its_share() -> None:
-    measured = (FIT.memory, FIT.kernel.handover)
-    unknown = [shapeless(share) for share in (0.6, 0.4)]
-    assert engine_bytes(unknown[1], GB10) == int(0.4 * GB10.total_gib * GIB) + 2 * GIB
-    (finding,) = sum_findings(unknown, GB10, *measured)
-    assert finding.error
-    assert "the shares of the two engines are 75.0 GiB and 50.7 GiB" in finding.found
-    assert [*sum_findings([shapeless(0.5), shapeless(0.3)], GB10, *measured)] == []
-    # One of them has a plan: it is judged by that.
-    assert [*sum_findings([load(SMALL), unknown[0]], GB10, *measured)] == []
-    assert [*sum_findings(unknown, LAB, *measured)] == []
+    beside = engine_bytes(shapeless(0.4), GB10)
+    assert beside == int(0.4 * GB10.total_gib * GIB) + 2 * GIB
+    unknown, wrong = findings(shapeless(0.6), beside=beside)
+    assert (unknown.error, wrong.error) == (False, True)
+    assert "its share and the other engine take 75.0 GiB and 50.7 GiB of " in wrong.found
+    assert findings(shapeless(0.6)) == [unknown]
+    assert findings(shapeless(0.5), beside=engine_bytes(shapeless(0.3), GB10)) == [unknown]
+    assert findings(shapeless(0.6), "lab", beside=beside) == []
