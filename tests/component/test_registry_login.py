@@ -30,6 +30,7 @@ from sparkwright.plan.release.web import WebClient
 from tests.component.servers import QuietHandler, serving
 from tests.lab import registry
 from tests.lab.registry import PASSWORD, USER
+from tests.makers.liar import Liar, lying
 from tests.makers.registry import INDEX, push
 from tests.programs import script
 
@@ -317,55 +318,35 @@ def test_the_login_goes_to_the_token_server_and_no_registry(private: str, docker
     assert parse_qs(urlsplit(path).query)["scope"] == [f"repository:{NAME}:pull"]
 
 
-class Astray(QuietHandler):
-    """A server that takes any request, notes it, and sends on whoever comes.
-
-    Attributes:
-        seen: Host, Authorization and body of each request.
-        answers: for a path, the status and headers of the answer.
-    """
-
-    seen: ClassVar[list[tuple[str, str, str]]]
-    answers: ClassVar[dict[str, tuple[int, dict[str, str]]]]
-
-    def do_GET(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"] or 0)).decode()
-        self.seen.append((self.headers["Host"], self.headers["Authorization"] or "", body))
-        status, headers = self.answers.get(urlsplit(self.path).path, (404, {}))
-        self.send_response(status)
-        for name, value in ({"Content-Length": "0"} | headers).items():
-            self.send_header(name, value)
-        self.end_headers()
-
-    do_POST = do_GET
-
-
 class TestWhoGetsALogin:
     """A login reaches the registry that it is for and the token server that it names alone."""
 
     @pytest.fixture
-    def two(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
-        """Two servers on one machine; to a client these are two hosts."""
-        monkeypatch.setattr(Astray, "seen", [], raising=False)
-        monkeypatch.setattr(Astray, "answers", {}, raising=False)
-        with (
-            serving(ThreadingHTTPServer(("127.0.0.1", 0), Astray)) as one,
-            serving(ThreadingHTTPServer(("127.0.0.1", 0), Astray)) as other,
-        ):
-            yield one, other
+    def two(self) -> Iterator[tuple[str, str]]:
+        """Two servers on one machine, to a client two hosts, that note who asks for what."""
+        self.seen: list[tuple[str, str]] = []
+        self.answers: dict[str, tuple[int, dict[str, str]]] = {}
+
+        def answer(liar: Liar) -> None:
+            self.seen.append((liar.headers["Host"], liar.headers["Authorization"] or ""))
+            status, headers = self.answers.get(urlsplit(liar.path).path, (404, {}))
+            liar.head(status, Content_Length=0, **headers)
+
+        with lying(answer) as (_, one), lying(answer) as (_, other):
+            yield one.removeprefix("http://"), other.removeprefix("http://")
 
     MANIFEST = f"/v2/{NAME}/manifests/1"
 
     def logins(self, host: str) -> list[str]:
-        return [given for at, given, _ in Astray.seen if at == host and given]
+        return [given for at, given in self.seen if at == host and given]
 
     def test_no_host_to_which_a_registry_sends(self, two: tuple[str, str], docker: Path) -> None:
         one, other = two
         log_in(docker, one)
-        Astray.answers["/elsewhere"] = (401, {"WWW-Authenticate": "Basic realm=x"})
-        Astray.answers[self.MANIFEST] = (307, {"Location": f"http://{other}/elsewhere"})
+        self.answers["/elsewhere"] = (401, {"WWW_Authenticate": "Basic realm=x"})
+        self.answers[self.MANIFEST] = (307, {"Location": f"http://{other}/elsewhere"})
         refusal(f"{one}/{NAME}:1")
-        assert any(at == other for at, _, _ in Astray.seen)
+        assert any(at == other for at, _ in self.seen)
         assert self.logins(other) == []
         assert self.logins(one) == []
 
@@ -374,8 +355,8 @@ class TestWhoGetsALogin:
     ) -> None:
         one, other = two
         challenge = f'Bearer realm="http://{one}/token",service="lab",scope="s"'
-        Astray.answers[self.MANIFEST] = (401, {"WWW-Authenticate": challenge})
-        Astray.answers["/token"] = (307, {"Location": f"http://{other}/elsewhere"})
+        self.answers[self.MANIFEST] = (401, {"WWW_Authenticate": challenge})
+        self.answers["/token"] = (307, {"Location": f"http://{other}/elsewhere"})
         log_in(docker, one)
         refusal(f"{one}/{NAME}:1")
         assert self.logins(one)
@@ -392,13 +373,13 @@ class TestWhoGetsALogin:
         )
         with pytest.raises(PlanError, match=expected):
             image._token(f'realm="http://{other}/token",service="lab",scope="s"')
-        assert Astray.seen == []
+        assert self.seen == []
 
     def test_no_challenge_that_asks_for_something_else(
         self, two: tuple[str, str], docker: Path
     ) -> None:
         one, _ = two
         log_in(docker, one)
-        Astray.answers[self.MANIFEST] = (401, {"WWW-Authenticate": "Negotiate"})
+        self.answers[self.MANIFEST] = (401, {"WWW_Authenticate": "Negotiate"})
         assert f"found no access by the login of {USER}" in refusal(f"{one}/{NAME}:1")
         assert self.logins(one) == []

@@ -1,10 +1,28 @@
-"""What of a log counts: an engine that serves is evidence, and what is quoted is not said."""
+"""What of a log counts: an engine that serves is evidence, and what is quoted is not said.
+
+Other words for known causes are in words.yaml; the log of each stands in tests/unit/logs.
+"""
+
+from pathlib import Path
 
 import pytest
+import yaml
 
 from sparkwright.plan.causes.cause import Journal
 from sparkwright.plan.causes.log_causes import from_log
 
+WORDS = {
+    line: name
+    for name, lines in yaml.safe_load(Path(__file__).with_name("words.yaml").read_text()).items()
+    for line in lines
+}
+HARMLESS = (
+    "INFO 11-21 07:19:23 [gpu_worker.py:462] Available KV cache memory: 2.26 GiB",
+    "WARNING 11-21 07:19:23 [x.py:1] ImportError: cannot import name 'deep_gemm'; not used",
+    "No valid triton configs. OutOfResources: out of resource: triton_mm Required: 131072",
+    "NCCL INFO Call to connect returned Connection refused, retrying",
+    "NVRM: Xid (PCI:000f:01:00): 45, pid=1, Ch 00000008",
+)
 READY = "(APIServer pid=1) INFO:     Application startup complete."
 ANSWER = '(APIServer pid=1) INFO:     127.0.0.1:5 - "POST /v1/chat/completions HTTP/1.1" 200 OK'
 BEGIN = "Starting vllm@x-0a1b2c3d.service - vLLM release x-0a1b2c3d..."
@@ -110,3 +128,13 @@ def test_guesses_fill_up_to_three_causes_and_no_more() -> None:
 
 def test_a_warning_is_no_error() -> None:
     assert [line.mild for line in Journal(["a", "WARNING 11-22 10:00:00 b"]).lines] == [False, True]
+
+
+@pytest.mark.parametrize("line", WORDS)
+def test_other_words_for_a_cause(line: str) -> None:
+    assert from_log([line])[0].name == WORDS[line]
+
+
+@pytest.mark.parametrize("line", HARMLESS)
+def test_words_that_tell_of_nothing(line: str) -> None:
+    assert from_log([line]) == []

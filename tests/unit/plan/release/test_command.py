@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from sparkwright.common.placed import Place
+from sparkwright.common.placed import Place, unit_names
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.machine.host.operations.services import guarded
 from sparkwright.plan.release.command import (
     Ranks,
     docker_run,
@@ -17,10 +18,13 @@ from sparkwright.plan.release.command import (
     serve_arguments,
     shell_lines,
 )
+from sparkwright.plan.release.container import ALONE as SLICE
+from sparkwright.plan.release.container import PAIR, guard_files
 from tests.clock import patience
 from tests.commands import sparkwright
 from tests.makers.recipe import good, put
 from tests.makers.release import NASTY, numbered
+from tests.unit.driven import fake_host, file_of, placed
 
 # What an engine of one Spark has whatever its recipe says.
 ALONE = {
@@ -211,3 +215,31 @@ def test_the_program_refuses(capsys: pytest.CaptureFixture[str]) -> None:
         out, err = capsys.readouterr()
         assert expected in err
         assert out == ""
+
+
+FILES = guard_files("/r", ("192.168.100.11",), internet=False)
+THERE = {file.path: file_of(str(file.text)) for file in FILES}
+
+
+def commands(there: dict[str, dict[str, Any]], unread: list[str]) -> list[str]:
+    """Return what is done on a Spark with such files, of which systemd has not read some."""
+    units = {unit: f"loaded {'unread' if unit in unread else ''}" for unit in (SLICE, PAIR)}
+    spark = fake_host(state={"placed": placed(there, units)}, root="/r")
+    assert spark.run(guarded, entries=FILES).did_succeed()
+    return spark.scripts()
+
+
+def test_what_is_in_force_is_left_alone() -> None:
+    assert commands(THERE, []) == []
+
+
+def test_a_change_is_read_by_systemd() -> None:
+    # A run that died after the file is finished by the next.
+    assert commands(THERE, [SLICE]) == ["systemctl daemon-reload"]
+    done = commands({FILES[0].path: THERE[FILES[0].path]}, [])
+    assert any(PAIR in line for line in done[:-1])
+    assert done[-1] == "systemctl daemon-reload"
+
+
+def test_they_leave_with_the_rest() -> None:
+    assert {SLICE, PAIR} <= set(unit_names())
