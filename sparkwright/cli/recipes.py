@@ -128,7 +128,7 @@ def _show_memory(
     recipe: str, hardware: str | None = None, sparks: int | None = None, locked: bool = False
 ) -> int:
     """Print the memory plan of a recipe. Returns the exit status: 1 if it does not fit."""
-    from sparkwright.plan.memory.report import show as planned
+    from sparkwright.plan.memory.known_checkpoints import show as planned
 
     text, fits = planned(recipe, hardware, sparks, locked)
     _say(text)

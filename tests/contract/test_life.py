@@ -15,8 +15,7 @@ import requests
 
 from host.common import probe
 from host.state.engine_api import LOAD
-from sparkwright.plan.causes.cause import Journal
-from sparkwright.plan.causes.log_causes import table
+from sparkwright.plan.causes.log_causes import Journal, table
 from tests.contract import engines, facts
 from tests.contract.conftest import Start
 from tests.contract.engines import COMPLETIONS, PATIENCE, RELEASE, Running, chat, until

@@ -6,9 +6,8 @@ from statistics import median
 from sparkwright.insight.benchmark.measured import Answer
 from sparkwright.insight.benchmark.verdict import ABOVE, BELOW, WITHIN, Verdict, overall
 from sparkwright.insight.doctor.gpu import has_power_fault
-from sparkwright.plan.causes.cause import Diagnosis
+from sparkwright.plan.causes.log_causes import Diagnosis, table
 from sparkwright.plan.causes.log_causes import causes as doctors_causes
-from sparkwright.plan.causes.log_causes import table
 from sparkwright.plan.causes.thresholds import FALLEN, WARM
 
 # The SM121 guide: 13.3 tok/s where it should be 48.6, so 0.27 of it, with kernels for other GPUs.

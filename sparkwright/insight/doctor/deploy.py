@@ -25,7 +25,7 @@ from sparkwright.network.fabric import deploy as fabric
 from sparkwright.network.fabric.check import is_in_force
 from sparkwright.network.fabric.link_check import link_findings, probes
 from sparkwright.network.fabric.operations import read_fabric
-from sparkwright.plan.causes.cause import Diagnosis
+from sparkwright.plan.causes.log_causes import Diagnosis
 from sparkwright.plan.release.lock import lock_path, read_lock
 from sparkwright.run.spark import fleet_of
 from sparkwright.run.state import expect, read

@@ -7,8 +7,7 @@ from datetime import UTC
 from sparkwright.common.progress import time_text
 from sparkwright.insight.doctor.checkup import Checkup, FailedSwitch
 from sparkwright.insight.doctor.signs import signs
-from sparkwright.plan.causes.cause import Diagnosis
-from sparkwright.plan.causes.log_causes import from_log, in_order
+from sparkwright.plan.causes.log_causes import Diagnosis, from_log, in_order
 
 
 def diagnose(

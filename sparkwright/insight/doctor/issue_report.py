@@ -12,7 +12,7 @@ import sparkwright
 from sparkwright.common.hardware import GIB
 from sparkwright.declared.recipe.loader import RECIPES, is_path, recipe_files
 from sparkwright.insight.doctor.checkup import Checkup
-from sparkwright.plan.causes.cause import Diagnosis
+from sparkwright.plan.causes.log_causes import Diagnosis
 from sparkwright.run.spark import SparkTarget
 
 # What versions are made of. A Spark may say anything.

@@ -7,8 +7,7 @@ from sparkwright.common.hardware import GIB
 from sparkwright.engine.phases import phase
 from sparkwright.insight.doctor.checkup import Checkup
 from sparkwright.network.fabric.state import FabricState
-from sparkwright.plan.causes.cause import Diagnosis
-from sparkwright.plan.causes.log_causes import from_log, table
+from sparkwright.plan.causes.log_causes import Diagnosis, from_log, table
 
 # Causes that are shown in full; of the others only the names.
 SHOWN = 3

@@ -6,7 +6,7 @@ from sparkwright.common.hardware import GIB
 from sparkwright.insight.doctor.checkup import Checkup
 from sparkwright.insight.doctor.gpu import gpu_lost
 from sparkwright.machine.host.kernel import HANDOVER_LEAST
-from sparkwright.plan.causes.cause import first_line
+from sparkwright.plan.causes.log_causes import first_line
 from sparkwright.plan.causes.thresholds import (
     CLOCK_SKEW,
     DISK_FULL,

@@ -1,7 +1,6 @@
 """The known reasons why a container, or the host, does not get the GPU."""
 
-from sparkwright.plan.causes.cause import Journal, KnownCause
-from sparkwright.plan.causes.log_causes import table
+from sparkwright.plan.causes.log_causes import Journal, KnownCause, table
 
 
 def obstacle(output: str) -> KnownCause | None:

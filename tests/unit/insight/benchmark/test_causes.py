@@ -7,7 +7,7 @@ import pytest
 
 from sparkwright.insight.benchmark.causes import causes
 from sparkwright.insight.benchmark.verdict import Figures, overall, verdicts
-from sparkwright.plan.causes.cause import Diagnosis
+from sparkwright.plan.causes.log_causes import Diagnosis
 from sparkwright.plan.causes.thresholds import FAULT_MHZ, FAULT_WATTS
 from tests.makers.benchmark import EXPECTED, answer, recorded
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sparkwright.plan.causes.cause import Journal
-from sparkwright.plan.causes.log_causes import from_log
+from sparkwright.plan.causes.log_causes import Journal, from_log
 
 WORDS = {
     line: name

@@ -202,7 +202,7 @@ def test_of_several_machines_the_first_is_planned(
 ):
     several = {"hardware": ("gb10", "rtx-pro-6000")}
     recipe = load_recipe(BF16).model_copy(update=several)
-    monkeypatch.setattr("sparkwright.plan.memory.report.load_recipe", lambda _: recipe)
+    monkeypatch.setattr("sparkwright.plan.memory.known_checkpoints.load_recipe", lambda _: recipe)
     sparkwright("recipes", "memory", BF16)
     said = capsys.readouterr().out
     assert said.startswith(f"# {BF16} on one Spark, gb10\n")
