@@ -93,9 +93,8 @@ def _from_bundle(lock: Lock, recipes: Collection[Recipe], bundle: Bundle) -> Loc
     part = bundle.index.lock.part(recipes)
     images, checkpoints = part.images | lock.images, part.checkpoints | lock.checkpoints
     new = Lock(images=images, checkpoints=checkpoints)
-    if problems := [
-        line for recipe in recipes for line in (*outdated(recipe, new), *bundle.lacks(recipe, new))
-    ]:
+    lacks = (line for recipe in recipes for line in bundle.lacks(recipe, new))
+    if problems := [*outdated(recipes, new), *lacks]:
         raise PlanError(*dict.fromkeys(problems))
     return new
 
@@ -135,8 +134,7 @@ def resolve(
             ask = partial(_checkpoint, recipe, name, commit, endpoint, token)
             fill(checkpoints, checkpoint_key(it), ask)
     new = Lock(images=images, checkpoints=checkpoints)
-    problems += [line for recipe in recipes for line in outdated(recipe, new)]
-    if problems:
+    if problems := [*problems, *outdated(recipes, new)]:
         raise PlanError(*dict.fromkeys(problems))
     return new
 

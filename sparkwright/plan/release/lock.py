@@ -203,7 +203,7 @@ def write_lock(path: Path, lock: Lock) -> None:
     print(f"wrote {path}: what the names in recipes stand for; keep it in git", file=sys.stderr)
 
 
-def outdated(recipe: Recipe, lock: Lock) -> list[str]:
+def outdated(recipes: Iterable[Recipe], lock: Lock) -> list[str]:
     """Return the problems, for a PlanError, of commits that are older than their recipe accepts.
 
     A commit of unknown date passes.
@@ -214,6 +214,7 @@ def outdated(recipe: Recipe, lock: Lock) -> list[str]:
         "or later: with an older one the engine fails (`not_before` in the recipe). Ask the hub "
         f"again by `{next_line('lock', f'--refresh {recipe.name}')}`, and the next run "
         "fetches the files anew"
+        for recipe in recipes
         for name, checkpoint in recipe.checkpoints.items()
         if checkpoint.not_before
         and (locked := lock.checkpoint(checkpoint))

@@ -11,21 +11,14 @@ from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.plan.memory.check import judge
-from sparkwright.plan.memory.known_checkpoints import checkpoint_data, nominal_load
+from sparkwright.plan.memory.known_checkpoints import nominal_load
 from sparkwright.plan.memory.plan import Load, MemoryPlan, Weights, plan_memory
 from tests.makers.memory import BF16, CARD, MILLION, MTP, findings, load, planned
 from tests.makers.models import changed
 from tests.makers.preflight import FIT as SURVEY
 
-
-def _is_planned(name: str) -> bool:
-    """Tell whether the memory of a recipe can be planned; test_known_checkpoints says if not."""
-    checkpoints = load_recipe(name).checkpoints.values()
-    known = [checkpoint_data(checkpoint.repo) for checkpoint in checkpoints]
-    return all(each and each.shape for each in known)
-
-
-PLANNED = [name for name in recipe_names() if _is_planned(name)]
+# The others have an architecture that cannot be planned; test_known_checkpoints says if not.
+PLANNED = [name for name in recipe_names() if not load(name).shapeless]
 
 
 def _said(plan: MemoryPlan) -> list[str]:

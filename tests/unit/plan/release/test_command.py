@@ -206,17 +206,6 @@ def test_the_program_prints_what_will_run(
     assert "$RDMA_OPTIONS" in report
 
 
-def test_the_program_refuses(capsys: pytest.CaptureFixture[str]) -> None:
-    for words, expected in (
-        (["lab-tny"], "did you mean 'lab-tiny'?"),
-        (["lab-tiny", "--sparks", "3"], "--sparks: found 3; expected 1 or 2 (lab-tiny)"),
-    ):
-        assert sparkwright("recipes", "command", *words) == 1
-        out, err = capsys.readouterr()
-        assert expected in err
-        assert out == ""
-
-
 FILES = guard_files("/r", ("192.168.100.11",), internet=False)
 THERE = {file.path: file_of(str(file.text)) for file in FILES}
 
