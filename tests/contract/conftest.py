@@ -16,6 +16,7 @@ from tests.lab.engine_image import Engine
 from tests.lab.setup import missing_packages
 
 Start = Callable[..., Running]
+Serve = Callable[[str], Running]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -60,12 +61,22 @@ def kept() -> dict[str, Running]:
 
 
 @pytest.fixture
-def serving(start: Start, kept: dict[str, Running]) -> Running:
-    """An engine that serves the recipe lab-tiny; another one if a case has ended the last."""
-    if "one" not in kept or not kept["one"].alive:
-        kept["one"] = start(*engines.line())
-        kept["one"].wait_ready()
-    return kept["one"]
+def serve(start: Start, kept: dict[str, Running]) -> Serve:
+    """Have an engine that serves a recipe; another one if a case has ended the last."""
+
+    def do(recipe: str) -> Running:
+        if recipe not in kept or not kept[recipe].alive:
+            kept[recipe] = start(*engines.line(recipe=recipe), models=engines.RECIPES[recipe]())
+            kept[recipe].wait_ready()
+        return kept[recipe]
+
+    return do
+
+
+@pytest.fixture
+def serving(serve: Serve) -> Running:
+    """An engine that serves the recipe lab-tiny."""
+    return serve(engines.CHAT)
 
 
 @pytest.fixture
