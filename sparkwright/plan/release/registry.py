@@ -84,20 +84,15 @@ class RegistryImage:
         top = self._get("manifests", self.version)
         told = top.headers.get("Docker-Content-Digest", content_digest(top.content))
         self._check(top.content, self.version if self.version.startswith("sha256:") else told)
-        manifest, is_index = top.json(), "manifests" in top.json()
-        if is_index:
-            offered = {
-                _platform(each["platform"]): each["digest"] for each in manifest["manifests"]
-            }
-        else:
-            digest = manifest["config"]["digest"]
-            offered = {_platform(self._get("blobs", digest).json()): digest}
-        if (wanted := f"linux/{architecture}") not in offered:
-            raise self._error(f"an image for {', '.join(sorted(offered))}", f"one for {wanted}")
-        if not is_index:
+        manifest = top.json()
+        if "manifests" not in manifest:
+            config = self._get("blobs", manifest["config"]["digest"]).json()
+            self._platform([(config, "")], architecture)
             return [top.content]
-        content = self._get("manifests", offered[wanted]).content
-        self._check(content, offered[wanted])
+        offered = [(entry["platform"], entry["digest"]) for entry in manifest["manifests"]]
+        chosen = self._platform(offered, architecture)
+        content = self._get("manifests", chosen).content
+        self._check(content, chosen)
         return [top.content, content]
 
     @contextmanager
@@ -114,6 +109,13 @@ class RegistryImage:
                 self._authorization = NO_HEADERS
                 raise self._error(f"HTTP status {response.status_code} for {digest}", "its content")
             yield response
+
+    def _platform(self, offered: list[tuple[dict[str, str], str]], architecture: str) -> str:
+        """Return the digest that is offered for a processor."""
+        digests = {f"{each['os']}/{each['architecture']}": digest for each, digest in offered}
+        if (wanted := f"linux/{architecture}") not in digests:
+            raise self._error(f"an image for {', '.join(sorted(digests))}", f"one for {wanted}")
+        return digests[wanted]
 
     def _check(self, content: bytes, named: str) -> None:
         if (digest := content_digest(content)) != named:
@@ -183,10 +185,6 @@ class RegistryImage:
 
     def _error(self, found: str, expected: str) -> PlanError:
         return unexpected(self.reference, found, expected)
-
-
-def _platform(found: dict[str, str]) -> str:
-    return f"{found['os']}/{found['architecture']}"
 
 
 def _scheme(host: str) -> str:
