@@ -87,7 +87,7 @@ def make_release(recipe: Recipe, lock: Lock, place: Place, ranks: Ranks) -> Rele
     # The id is in the files that it is made of: these have a stand-in. The names of Sparks are for
     # people: two replicas may have one release.
     content = [
-        _files(draft, lock, "RELEASE", Ranks(("",) * ranks.nodes, ranks.fabric, rank))
+        _files(replace(draft, ranks=Ranks(("",) * ranks.nodes, ranks.fabric, rank)), lock)
         for rank in range(ranks.nodes)
     ]
     # What runs the engine is a part of it: a new one comes into force like a new image. The unit
@@ -97,12 +97,12 @@ def make_release(recipe: Recipe, lock: Lock, place: Place, ranks: Ranks) -> Rele
         {_UNIT.name: render(_UNIT, root="ROOT")},
     ]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-    release = f"{recipe.name}-{digest[:8]}"
-    return replace(draft, id=release, files=_files(draft, lock, release, ranks))
+    made = replace(draft, id=f"{recipe.name}-{digest[:8]}")
+    return replace(made, files=_files(made, lock))
 
 
-def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, str]:
-    recipe, place, nodes = draft.recipe, draft.place, ranks.nodes
+def _files(draft: Release, lock: Lock) -> dict[str, str]:
+    recipe, place, ranks, nodes = draft.recipe, draft.place, draft.ranks, draft.ranks.nodes
     mods = read_mods(recipe.image.mods) if isinstance(recipe.image, ImageMods) else ()
     resolved = {
         "recipe": recipe.name,
@@ -137,7 +137,7 @@ def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, 
         **({"seat": place.seat} if place.seat else {}),
     }
     variables = environment(recipe, nodes).items()
-    command = docker_run(recipe, ranks, place, release=release, folders=draft.folders)
+    command = docker_run(recipe, ranks, place, release=draft.id, folders=draft.folders)
     return {
         "release.json": json.dumps(resolved, indent=2, sort_keys=True) + "\n",
         "engine.env": "".join(f"{key}={value}\n" for key, value in variables),
@@ -147,7 +147,7 @@ def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, 
             f"image=$({image_id(draft.images)})\n"
             f'[ -n "$image" ] || {{ echo "Docker has no {draft.image}" >&2; exit 1; }}\n'
             f"user=$(id -u {place.user}):$(id -g {place.user})\n"
-            f"{_made(place, release, network_of(recipe, nodes))}"
+            f"{_made(place, draft.id, network_of(recipe, nodes))}"
             f"exec {shell_lines(command, breaks=[command.index(IMAGE)])}\n"
         ),
     }
