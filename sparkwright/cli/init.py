@@ -211,7 +211,9 @@ def _download(recipe: Recipe, hardware: Hardware, surveys: Sequence[Survey]) -> 
     sizes = [each.size if each else 0 for each in known]
     if not all(sizes) or load.shapeless:
         return 0
-    findings = (memory_findings(load, hardware, survey) for survey in surveys)
+    findings = (
+        memory_findings(load, hardware, each.memory, each.kernel.handover) for each in surveys
+    )
     return 0 if any(finding.error for some in findings for finding in some) else sum(sizes)
 
 

@@ -78,7 +78,7 @@ def check(recipe: str) -> None:
 @click.option("--locked", is_flag=True, help="Take all sizes from the site's lock.")
 def memory(recipe: str, hardware: str | None, sparks: int | None, locked: bool) -> None:
     """Plan the memory that a recipe takes."""
-    from sparkwright.plan.memory.report import show as planned
+    from sparkwright.plan.memory.known_checkpoints import show as planned
 
     text, fits = planned(recipe, hardware, sparks, locked)
     _say(text)

@@ -21,7 +21,7 @@ from sparkwright.engine.operations import end, idle, serve_again, serving, switc
 from sparkwright.engine.state import EngineState, ask_release
 from sparkwright.machine.host.operations.files import managed_files, placed
 from sparkwright.machine.host.operations.services import guarded
-from sparkwright.plan.release.guard import guard_files
+from sparkwright.plan.release.container import guard_files
 from sparkwright.plan.release.programs import program_files
 from sparkwright.plan.release.release import PROGRAM, Release
 from sparkwright.run.ending import conclude

@@ -147,11 +147,9 @@ def engine_size(settings: SwitchSettings, memory: MemoryState) -> int | None:
     hardware, load = settings.hardware, settings.load
     if load and not hardware.total_gib:
         return LAB_ENGINE + int(load.recipe.env.get(_LAB_CACHE, _LAB_CACHE_DEFAULT)) * GIB
-    if load is None or load.shapeless:
+    if not load or not (plan := plan_memory(load, hardware, memory.total)):
         return memory.engine
-    total = memory.total if hardware.unified else int(hardware.total_gib * GIB)
-    engine = plan_memory(load, total, hardware.unified).engine
-    return engine if hardware.unified else engine + CONTEXT
+    return plan.engine + (0 if hardware.unified else CONTEXT)
 
 
 def is_beside(settings: SwitchSettings, memory: MemoryState) -> bool:

@@ -17,8 +17,7 @@ from sparkwright.declared.recipe.engine_log import at_level
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.media import from_domains
 from sparkwright.declared.recipe.recipe import Recipe
-from sparkwright.plan.memory.plan import load_of
-from sparkwright.plan.memory.sharing import sized
+from sparkwright.plan.memory.plan import load_of, sized
 from sparkwright.plan.release.bundle import Bundle, read_bundle
 from sparkwright.plan.release.command import Ranks
 from sparkwright.plan.release.lock import Lock

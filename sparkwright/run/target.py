@@ -15,11 +15,10 @@ from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.operations import is_dry_run, partners
-from sparkwright.plan.release.ensure import ensure_lock
+from sparkwright.plan.release.ensure import Served, ensure_lock, lost_pins
 from sparkwright.plan.release.lock import Lock
 from sparkwright.plan.release.release import Release
-from sparkwright.plan.release.served import Served, lost_pins
-from sparkwright.plan.release.token import NONE, own_token, token_for
+from sparkwright.plan.release.token import Hub
 from sparkwright.run import spark as plan
 from sparkwright.run.state import read_all, read_now
 
@@ -65,9 +64,8 @@ class Target(plan.SparkTarget):
     def hub_token(self) -> str | None:
         """The Hugging Face token of this machine; None where none is to be sent."""
         with bad_input():
-            if self.bundle or self.settings.hf_token == NONE:
-                return None
-            return token_for(self.settings.hf_endpoint, own_token(), self.settings.hf_token)
+            hub = Hub(self.settings.hf_endpoint, self.settings.hf_token)
+            return None if self.bundle else hub.token()
 
     @cached_property
     def release(self) -> Release | None:

@@ -4,7 +4,7 @@ import pytest
 from testinfra.host import Host
 
 from sparkwright.insight.doctor.listeners import LISTENING, Listening, judged, others, unguarded
-from sparkwright.plan.release.guard import slice_of
+from sparkwright.plan.release.container import slice_of
 from sparkwright.plan.release.programs import state_program
 from sparkwright.plan.release.release import Release
 from sparkwright.run.spark import SparkTarget

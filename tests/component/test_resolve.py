@@ -3,25 +3,27 @@
 import hashlib
 import json
 import os
-import tempfile
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
-from huggingface_hub import constants
 
 from sparkwright.common.errors import PlanError
-from sparkwright.plan.release.lock import LockedFile
+from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.declared.recipe.recipe import Checkpoint, Recipe
+from sparkwright.plan.release import ensure
+from sparkwright.plan.release.lock import ImageLock, Lock, LockedFile, lock_path, write_lock
 from sparkwright.plan.release.model_config import shape_of
 from sparkwright.plan.release.needed_files import Choice
-from sparkwright.plan.release.resolve import resolve_checkpoint, resolve_image
-from tests.component.servers import forwarding, free_port, serving
+from sparkwright.plan.release.resolve import resolve_checkpoint
+from tests.component.servers import free_port, serving
 from tests.lab.hub import TOKENS, add_commit
 from tests.lab.hub.server import Hub
 from tests.makers.release import MODEL_CONFIG
 
 REPO = "owner/model"
+MAIN = f"{REPO}@main"
 MEMBER, GUEST = (
     next(token for token, account in TOKENS.items() if account.member is member)
     for member in (True, False)
@@ -68,60 +70,37 @@ def test_a_checkpoint_has_a_commit_and_files(hub: str, root: Path, tmp_path: Pat
     assert resolve_checkpoint(REPO, locked.commit, hub).files == locked.files
 
 
-def test_the_proxy_of_this_machine_is_used(hub: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with forwarding(monkeypatch) as asked:
-        assert resolve_checkpoint(REPO, "main", hub).files
-        assert any(url.startswith(f"{hub}/api/models/{REPO}/revision/main?") for url in asked)
-
-
-@pytest.mark.parametrize("resolve", [resolve_checkpoint, resolve_image], ids=["hub", "registry"])
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        ("socks5://me:s3cret@127.0.0.1:1080", "127.0.0.1:1080"),
-        ("socks4://127.0.0.1:1080", "socks4://127.0.0.1:1080"),
-        ("ftp://proxy.lan", "ftp://proxy.lan"),
-        ("http://proxy.lan:port", "http://proxy.lan:port"),
-    ],
-)
-def test_a_proxy_that_cannot_be_used_is_named(
-    resolve: Callable[[str, str], object], value: str, shown: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HTTPS_PROXY", value)
-    with pytest.raises(PlanError) as caught:
-        resolve("owner/model", "aarch64")
-    said = str(caught.value)
-    assert "no answer from the" in said
-    assert f"; this machine uses HTTPS_PROXY={shown}, NO_PROXY=127.0.0.1" in said
-    assert "s3cret" not in said
+def dated(root: Path, number: int, day: int) -> None:
+    """Set the day of April 2026 at whose very end a commit was made."""
+    late = datetime(2026, 4, day, 23, 59, 59, tzinfo=UTC).timestamp()
+    os.utime(root / REPO / f"v{number}", times=(late, late))
 
 
 def test_the_day_of_the_commit_is_that_of_the_commit_and_not_of_the_newest(
     hub: str, root: Path
 ) -> None:
-    for number, day in ((1, 18), (2, 19)):
-        late = datetime(2026, 4, day, 23, 59, 59, tzinfo=UTC).timestamp()
-        os.utime(root / REPO / f"v{number}", times=(late, late))
+    dated(root, 1, 18)
+    dated(root, 2, 19)
     assert resolve_checkpoint(REPO, "main", hub).date == "2026-04-19"
     older = resolve_checkpoint(REPO, "v1", hub)
     assert older.date == "2026-04-18"
     assert resolve_checkpoint(REPO, older.commit, hub).date == "2026-04-18"
 
 
-def sharded(root: Path, tmp_path: Path, index: str, copies: int = 0) -> None:
-    """Commit weights with an index, and copies in another format."""
+def sharded(root: Path, tmp_path: Path, index: str) -> None:
+    """Commit weights with an index, and two copies in another format."""
     source = tmp_path / "source"
     (source / "model.safetensors").rename(source / "model-00001-of-00001.safetensors")
     (source / "model.safetensors.index.json").write_text(index)
-    for number in range(copies):
-        (source / "original").mkdir(exist_ok=True)
+    (source / "original").mkdir()
+    for number in range(2):
         (source / f"original/{number}.bin").write_bytes(b"x" * 1000)
     add_commit(root, REPO, source)
 
 
 def test_copies_are_left_out(hub: str, root: Path, tmp_path: Path) -> None:
     index = {"weight_map": {"a": "model-00001-of-00001.safetensors"}}
-    sharded(root, tmp_path, json.dumps(index), copies=3)
+    sharded(root, tmp_path, json.dumps(index))
     assert sorted(resolve_checkpoint(REPO, "main", hub).files) == [
         *("config.json", "model-00001-of-00001.safetensors", "model.safetensors.index.json")
     ]
@@ -133,8 +112,7 @@ def test_copies_are_left_out(hub: str, root: Path, tmp_path: Path) -> None:
     ("index", "said"),
     [
         ('{"weight_map": {"b": "gone.safetensors"}}', "found no shard gone.safetensors; expec"),
-        *((text, "found an answer that is no hub's") for text in ("[]", "{}", '"x"')),
-        ('{"weight_map": [1]}', "found an answer that is no hub's"),
+        *((text, "that is no hub's") for text in ("[]", "{}", '"x"', '{"weight_map": [1]}')),
     ],
 )
 def test_an_index_that_cannot_be_is_an_error(
@@ -167,18 +145,6 @@ def test_the_shape_is_read_from_config_json(
     assert resolve_checkpoint(REPO, "v1", hub).shape is None
 
 
-def test_nothing_of_it_stays_on_this_machine(
-    hub: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "tmp").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    resolve_checkpoint(REPO, "main", hub)
-    assert list((tmp_path / "tmp").iterdir()) == []
-    assert not (tmp_path / "cache").exists()
-    assert "%" not in capfd.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("repo", "revision", "token", "expected"),
     [
@@ -209,3 +175,59 @@ def test_a_gated_checkpoint_needs_a_token_that_has_access(hub: str, root: Path) 
 def test_no_hub_at_all() -> None:
     with pytest.raises(PlanError, match=r"no answer from the Hub \(.*refused.*\); check"):
         resolve_checkpoint(REPO, "main", f"http://127.0.0.1:{free_port()}")
+
+
+def recipe(not_before: date | None) -> Recipe:
+    drafter = Checkpoint(repo=REPO, folder="drafter", not_before=not_before)
+    found = load_recipe("qwen3.6-35b-nvfp4-dflash")
+    return found.model_copy(update={"checkpoints": {"drafter": drafter}})
+
+
+IMAGE = ImageLock(digest=f"sha256:{'d' * 64}", config=f"sha256:{'d' * 64}", size=7)
+# A lock of the recipe's image alone, so that nobody asks a registry.
+KNOWN = Lock(images={recipe(None).base_image: IMAGE})
+# Holds commits of an earlier day to be too old.
+WANTED = recipe(date(2026, 4, 19))
+
+
+def test_a_commit_of_the_day_itself_is_taken(hub: str, root: Path) -> None:
+    dated(root, 2, 19)
+    assert ensure.resolve(KNOWN, [WANTED], hub, None).checkpoints[MAIN].date == "2026-04-19"
+
+
+def test_an_older_one_is_refused_and_not_recorded(hub: str, root: Path, tmp_path: Path) -> None:
+    dated(root, 2, 18)
+    inventory = tmp_path / "sparks.yaml"
+    write_lock(lock_path(inventory), KNOWN)
+    before = lock_path(inventory).read_text()
+    with pytest.raises(PlanError) as caught:
+        ensure.ensure_lock(inventory, [WANTED], hub, None)
+    (problem,) = caught.value.problems
+    found = f"found commit [0-9a-f]{{12}} of 2026-04-18 for {MAIN}; expected one of 2026-04-19"
+    assert problem.startswith("recipe qwen3.6-35b-nvfp4-dflash: checkpoints.drafter: found commit")
+    assert caught.match(found)
+    assert "--refresh qwen3.6-35b-nvfp4-dflash`" in problem
+    assert lock_path(inventory).read_text() == before
+
+
+def test_one_that_the_lock_has_already_is_refused_until_a_refresh(
+    hub: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another recipe, which takes any commit, brought it into the lock."""
+    dated(root, 2, 18)
+    old = ensure.resolve(KNOWN, [recipe(None)], hub, None)
+    newer = add_commit(root, REPO, tmp_path / "source")
+    dated(root, 3, 20)
+    with pytest.raises(PlanError, match="expected one of 2026-04-19 or later"):
+        ensure.resolve(old, [WANTED], hub, None)
+    monkeypatch.setattr("sparkwright.plan.release.resolve.resolve_image", lambda *_: IMAGE)
+    new = ensure.resolve(old, [WANTED], hub, None, refresh=True)
+    assert new.checkpoints[MAIN].commit == newer
+
+
+def test_a_lock_of_before_knows_no_day_and_passes(hub: str, root: Path) -> None:
+    dated(root, 2, 18)
+    (locked,) = ensure.resolve(KNOWN, [recipe(None)], hub, None).checkpoints.values()
+    dateless = locked.model_copy(update={"date": None})
+    lock = Lock(images=KNOWN.images, checkpoints={MAIN: dateless})
+    assert ensure.resolve(lock, [WANTED], hub, None) == lock

@@ -1,4 +1,4 @@
-"""What an image's name stands for, asked of real registries on this machine's loopback."""
+"""An image's name and parts, asked of real registries on this machine's loopback."""
 
 import ssl
 import subprocess
@@ -12,11 +12,23 @@ import pytest
 import requests
 from requests import Session
 
+from sparkwright.artifacts.bundle.downloads import fetch_image, fetch_part
 from sparkwright.common.errors import PlanError
+from sparkwright.plan.release.registry import RegistryImage
 from sparkwright.plan.release.resolve import resolve_image
 from sparkwright.plan.release.web import WebClient
 from tests.component.servers import QuietHandler, forwarding, free_port, serving
-from tests.makers.registry import INDEX, SINGLE, digest, locked, only_loopback, registry
+from tests.makers.registry import (
+    BLOBS,
+    IMAGES,
+    INDEX,
+    PLATFORMS,
+    SINGLE,
+    digest,
+    locked,
+    only_loopback,
+    registry,
+)
 
 __all__ = ["only_loopback", "registry"]
 
@@ -59,28 +71,40 @@ def test_the_proxy_of_this_machine_is_used_and_its_exceptions_are_kept(
         assert asked == []
 
 
-def test_an_error_names_the_proxy_of_this_machine_without_its_login(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    port = free_port()
+def test_no_registry_at_all() -> None:
     with pytest.raises(PlanError, match=r"no answer from the registry \(.*refused.*\); check"):
-        resolve_image(f"127.0.0.1:{port}/lab/one:1", "aarch64")
-    monkeypatch.setenv("HTTP_PROXY", f"http://me:proxy-s3cret@127.0.0.1:{port}")
+        resolve_image(f"127.0.0.1:{free_port()}/lab/one:1", "aarch64")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("http://me:s3cret@127.0.0.1:1", "127.0.0.1:1"),
+        ("socks5://me:s3cret@127.0.0.1:1080", "127.0.0.1:1080"),
+        ("socks4://127.0.0.1:1080", "socks4://127.0.0.1:1080"),
+        ("ftp://proxy.lan", "ftp://proxy.lan"),
+        ("http://proxy.lan:port", "http://proxy.lan:port"),
+    ],
+)
+def test_a_proxy_that_cannot_be_used_is_named_without_its_login(
+    value: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", value)
     monkeypatch.setenv("NO_PROXY", "hub.lan")
     with pytest.raises(PlanError) as caught:
         resolve_image("10.0.0.1:5000/lab/one:1", "aarch64")
     said = str(caught.value)
-    assert said.endswith(f"; this machine uses HTTP_PROXY=127.0.0.1:{port}, NO_PROXY=hub.lan")
+    assert "no answer from the registry" in said
+    assert said.endswith(f"; this machine uses HTTP_PROXY={shown}, NO_PROXY=hub.lan")
     assert "s3cret" not in said
 
 
 def test_an_authority_of_the_system_is_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=lab"]
-    place = ["-keyout", tmp_path / "key.pem", "-out", tmp_path / "ca.pem"]
-    name = ["-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(["openssl", "req", "-x509", *words, *place, *name], check=True)
+    line = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=lab "
+    line += "-keyout key.pem -out ca.pem -addext subjectAltName=IP:127.0.0.1"
+    subprocess.run(line.split(), cwd=tmp_path, check=True)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Guarded)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "ca.pem", tmp_path / "key.pem")
@@ -190,3 +214,56 @@ def test_where_a_name_is_asked_for(
     with pytest.raises(PlanError) as caught:
         resolve_image(reference, "aarch64")
     assert f"({url})" in str(caught.value)
+
+
+LAYER = PLATFORMS["arm64"]
+DIGEST = digest(LAYER)
+
+
+@pytest.fixture
+def image(registry: str) -> RegistryImage:
+    return RegistryImage(f"{registry}/lab/many@{digest(INDEX)}", WebClient())
+
+
+def fetch(image: RegistryImage, place: Path) -> list[int]:
+    return list(fetch_part(image, DIGEST, len(LAYER), place))
+
+
+@pytest.mark.parametrize(
+    ("name", "top", "kind", "architecture"),
+    [("many", INDEX, "index", "amd64"), ("one", SINGLE, "manifest", "arm64")],
+)
+def test_all_parts_of_an_image_for_one_processor(
+    registry: str, tmp_path: Path, name: str, top: bytes, kind: str, architecture: str
+) -> None:
+    arch = {"amd64": "x86_64", "arm64": "aarch64"}[architecture]
+    reference = f"{registry}/lab/{name}@{digest(top)}"
+    found = fetch_image(reference, arch, tmp_path)
+    lock = locked(top, architecture)
+    assert (found.top, found.config) == (lock.digest, lock.config)
+    assert found.media_type == f"application/vnd.oci.image.{kind}.v1+json"
+    contents = {(tmp_path / path).read_bytes() for path in found.blobs}
+    expected = {top, IMAGES[architecture], BLOBS[lock.config], PLATFORMS[architecture]}
+    assert contents == expected
+
+
+def test_a_part_that_was_cut_off_goes_on_and_is_not_asked_for_again(
+    image: RegistryImage, tmp_path: Path
+) -> None:
+    (tmp_path / "layer.part").write_bytes(LAYER[:4])
+    asked: list[int] = []
+    given = image.blob
+    image.blob = lambda name, begin: (asked.append(begin), given(name, begin))[1]  # type: ignore[method-assign]
+    assert fetch(image, tmp_path / "layer") == [len(LAYER)]
+    assert asked == [4]
+    assert (tmp_path / "layer").read_bytes() == LAYER
+    image.url = "http://127.0.0.1:1"
+    assert fetch(image, tmp_path / "layer") == []
+
+
+def test_one_that_the_registry_lacks(
+    image: RegistryImage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sparkwright.artifacts.bundle.downloads._DELAYS", (0.01,))
+    with pytest.raises(PlanError, match=r"HTTP status 404 .* run again, which goes on"):
+        list(fetch_part(image, digest(b"another"), 7, tmp_path / "layer"))

@@ -27,7 +27,7 @@ import json
 from pyinfra.connectors.fake import FakeConnector
 from pyinfra.connectors.util import CommandOutput, OutputLine
 from sparkwright.door.door import IssuedToDoors
-from sparkwright.plan.release.served import Served
+from sparkwright.plan.release.ensure import Served
 
 _run = FakeConnector.run_shell_command
 

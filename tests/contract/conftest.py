@@ -2,19 +2,21 @@
 
 import os
 import platform
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from host.common import probe
 from tests.contract import engines
 from tests.contract.engines import Running
+from tests.lab import tiny_model
 from tests.lab.engine_image import Engine
 from tests.lab.setup import missing_packages
 
-# The product's own programs are clients here.
-
 Start = Callable[..., Running]
+Serve = Callable[[str], Running]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -59,28 +61,42 @@ def kept() -> dict[str, Running]:
 
 
 @pytest.fixture
-def serving(start: Start, kept: dict[str, Running]) -> Running:
-    """An engine that serves the recipe lab-tiny; another one if a case has ended the last."""
-    if "one" not in kept or not kept["one"].alive:
-        kept["one"] = start(*engines.line())
-        kept["one"].wait_ready()
-    return kept["one"]
+def serve(start: Start, kept: dict[str, Running]) -> Serve:
+    """Have an engine that serves a recipe; another one if a case has ended the last."""
+
+    def do(recipe: str) -> Running:
+        if recipe not in kept or not kept[recipe].alive:
+            kept[recipe] = start(*engines.line(recipe=recipe), models=engines.RECIPES[recipe]())
+            kept[recipe].wait_ready()
+        return kept[recipe]
+
+    return do
+
+
+@pytest.fixture
+def serving(serve: Serve) -> Running:
+    """An engine that serves the recipe lab-tiny."""
+    return serve(engines.CHAT)
 
 
 @pytest.fixture
 def pair(start: Start, kept: dict[str, Running]) -> tuple[Running, Running]:
     """Two ranks that serve the recipe together, on two addresses of one network."""
     if "head" not in kept or not (kept["head"].alive and kept["worker"].alive):
-        interface = {"GLOO_SOCKET_IFNAME": "lo"}
-        head = start(*engines.line(2), variables={**interface, "VLLM_HOST_IP": engines.MASTER})
-        worker = start(
-            *engines.line(2, rank=1),
-            network=head,
-            variables={**interface, "VLLM_HOST_IP": "127.0.0.2"},
-        )
+        own = {"GLOO_SOCKET_IFNAME": "lo", "VLLM_HOST_IP": engines.MASTER}
+        head = start(*engines.line(2), variables=own)
+        own = own | {"VLLM_HOST_IP": "127.0.0.2"}
+        worker = start(*engines.line(2, rank=1), network=head, variables=own)
         kept.update(head=head, worker=worker)
         head.wait_ready()
     return kept["head"], kept["worker"]
+
+
+@pytest.fixture
+def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the product's watch ask often, and wait a second."""
+    for name, seconds in (("INTERVAL", 0.0), ("TOKEN_DEADLINE", 1.0), ("COUNTERS_DEADLINE", 1.0)):
+        monkeypatch.setattr(probe, name, seconds)
 
 
 @pytest.fixture(scope="session")
@@ -89,7 +105,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[Pat
 
     def do(damage: Callable[[Path], object]) -> Path:
         folder = tmp_path_factory.mktemp("damaged") / "models"
-        engines.copy(folder)
+        shutil.copytree(tiny_model.ensure_models(), folder)
         damage(folder / "model")
         return folder
 

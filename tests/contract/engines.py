@@ -3,7 +3,6 @@
 import http.client
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -30,6 +29,10 @@ JSON = {"Content-Type": "application/json"}
 URL = "http://localhost"
 # Seconds within which everything happens that is waited for; a start on a busy machine takes most.
 PATIENCE = 240
+TOO_LONG = (
+    "This model's maximum context length is 4096 tokens. However, your prompt contains at least "
+    "4097 input tokens"
+)
 
 # The image stays as it is; the network is up, there is a folder for the socket, /proc shows the
 # processes of this namespace, and two ranks share no memory, by which vLLM would take them for ones
@@ -63,8 +66,7 @@ RECIPES = {
 def line(sparks: int = 1, rank: int = 0, recipe: str = CHAT, **changes: str) -> list[str]:
     """Return the command line by which the product starts a recipe of the lab.
 
-    Args:
-        changes: what stands in the place of a word.
+    `changes` are what stands in the place of a word.
     """
     found = load_recipe(recipe).for_sparks(sparks)
     folder = f"/models/{found.checkpoints['model'].folder}"
@@ -73,11 +75,7 @@ def line(sparks: int = 1, rank: int = 0, recipe: str = CHAT, **changes: str) -> 
 
 
 def until(true: Callable[[], object], what: str) -> None:
-    """Wait until something is true, in any case for a while.
-
-    Args:
-        what: is waited for.
-    """
+    """Wait until something is true, in any case for a while; `what` is waited for."""
     wait_for(lambda: bool(true()), PATIENCE, what)
 
 
@@ -97,7 +95,6 @@ class Connection(http.client.HTTPConnection):
         self._root = root
 
     def connect(self) -> None:
-        """Connect."""
         self.sock = _connected(self._root, self.timeout)
 
 
@@ -117,25 +114,18 @@ class _Adapter(adapters.HTTPAdapter):
         self._pool.ConnectionCls = type("Connection", (_Connection,), {"root": root})
 
     def get_connection_with_tls_context(self, *_: Any, **__: Any) -> HTTPConnectionPool:
-        """Return the only connections that there are."""
         return self._pool
 
 
 @dataclass
 class Running:
-    """An engine that was started.
-
-    Attributes:
-        process: the program that holds its namespaces.
-        log: what it has printed.
-    """
+    """An engine that was started: the program that holds its namespaces, and what it printed."""
 
     process: subprocess.Popen[bytes]
     log: Path
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended."""
         return self.process.poll() is None
 
     @property
@@ -176,7 +166,6 @@ class Running:
 
     @property
     def client(self) -> requests.Session:
-        """A client of it."""
         session = requests.Session()
         session.mount(URL, _Adapter(self.root))
         return session
@@ -226,19 +215,17 @@ def start(
     network: Running | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> Running:
-    """Start `vllm WORDS` of an engine's image.
+    """Start `vllm WORDS` of an engine's image, whose output the log gets.
 
     Args:
-        log: the file that gets its output.
         models: the folder of the checkpoint `model`; the tiny one's by default.
         network: whose network it shares; None for one of its own.
     """
     root = registry.unpacked(engine)
     given = {**ENVIRONMENT, **environment(load_recipe("lab-tiny")), **(variables or {})}
+    own = ["unshare", "--net"]
     if network:
         own = ["nsenter", f"--net=/proc/{network.server}/ns/net", "unshare"]
-    else:
-        own = ["unshare", "--net"]
     command = [*own, "--mount", "--propagation=slave", "--pid", "--fork", "--kill-child"]
     command += ["sh", "-ec", _ENTER, str(root), str(models or tiny_model.ensure_models())]
     command += ["env", "-i", *(f"{name}={value}" for name, value in given.items()), "sh", "-c"]
@@ -252,19 +239,17 @@ def start(
 
 def chat(text: str = "Say hello.", **options: Any) -> dict[str, Any]:
     """Return the body of a chat request that is greedy and does not think."""
-    return {
-        "model": "tiny",
-        "messages": [{"role": "user", "content": text}],
-        "max_tokens": 8,
-        "temperature": 0,
-        "chat_template_kwargs": {"enable_thinking": False},
-        **options,
-    }
+    greedy = {"max_tokens": 8, "temperature": 0, "chat_template_kwargs": {"enable_thinking": False}}
+    messages = [{"role": "user", "content": text}]
+    return {"model": "tiny", "messages": messages, **greedy, **options}
 
 
-def copy(folder: Path) -> None:
-    """Copy the tiny checkpoints to a folder that does not exist yet."""
-    shutil.copytree(tiny_model.ensure_models(), folder)
+def check_refused(answer: requests.Response, status: int, words: str) -> None:
+    """Fail unless an answer is an error of this status, in vLLM's form, with these words."""
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (status, status)
+    assert words in error["message"]
+    assert error.keys() == {"message", "type", "param", "code"}
 
 
 def choice(serving: Running, **options: Any) -> dict[str, Any]:

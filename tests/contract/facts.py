@@ -65,22 +65,6 @@ def metrics(text: str) -> list[dict[str, Any]]:
     return [family for name, family in families.items() if not name.endswith("_created")]
 
 
-def text(facts: dict[str, Any]) -> str:
-    """Return facts as a file, a line each."""
-    parts = []
-    for key, value in facts.items():
-        if isinstance(value, dict):
-            lines = [f"{json.dumps(name)}: {json.dumps(each)}" for name, each in value.items()]
-            opening, closing = "{}"
-        else:
-            lines = [json.dumps(each) for each in value]
-            opening, closing = "[]"
-        wide = all(isinstance(each, str) for each in value) and opening == "["
-        body = ", ".join(lines) if wide else "\n" + ",\n".join(lines) + "\n"
-        parts.append(f"{json.dumps(key)}: {opening}{body}{closing}")
-    return "{\n" + ",\n".join(parts) + "\n}\n"
-
-
 def main() -> None:
     """Write the file."""
     facts = inside("vllm", "environment")
@@ -95,7 +79,7 @@ def main() -> None:
                     facts["metrics"] = metrics(running.ask("/metrics").text)
             finally:
                 running.stop()
-    FILE.write_text(text(facts))
+    FILE.write_text(json.dumps(facts, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -15,8 +15,7 @@ import requests
 
 from host.common import probe
 from host.state.engine_api import LOAD
-from sparkwright.plan.causes.journal import Journal
-from sparkwright.plan.causes.log_causes import table
+from sparkwright.plan.causes.log_causes import Journal, table
 from tests.contract import engines, facts
 from tests.contract.conftest import Start
 from tests.contract.engines import COMPLETIONS, PATIENCE, RELEASE, Running, chat, until
@@ -29,7 +28,6 @@ CORE, WORKER = "VLLM::EngineCor", "VLLM::Worker"
 
 
 def generated(serving: Running) -> float:
-    """Return how many tokens were written."""
     return value(serving, "generation_tokens_total")
 
 
@@ -125,10 +123,8 @@ def test_a_start_that_fails(start: Start, damaged: Any, case: str) -> None:
     assert named == [cause], log[-2000:]
 
 
-def test_a_core_that_hangs(serving: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_core_that_hangs(serving: Running, watchful: None) -> None:
     """HTTP goes on, counters stand still, and the product's watch notices. It may go on later."""
-    for name, seconds in (("INTERVAL", 0.0), ("TOKEN_DEADLINE", 1.0), ("COUNTERS_DEADLINE", 1.0)):
-        monkeypatch.setattr(probe, name, seconds)
     engine = probe.Engine(serving.root, RELEASE, "tiny")
     for process in (CORE, WORKER):
         with in_flight(serving, chat(max_tokens=300, ignore_eos=True)) as texts:

@@ -11,7 +11,7 @@ from host.common import probe
 from sparkwright.declared.recipe import questions
 from sparkwright.declared.recipe.loader import load_recipe
 from tests.contract import engines, facts
-from tests.contract.conftest import Start
+from tests.contract.conftest import Serve
 from tests.contract.engines import (
     COMPLETIONS,
     EMBEDDING,
@@ -24,14 +24,6 @@ from tests.contract.engines import (
 TEXTS = ["the server reads the prompt", "the server reads every prompt", "a cable on a desk"]
 
 
-def one(recipe: str, start: Start, kept: dict[str, Running]) -> Running:
-    """Return an engine that serves a recipe; another one if a case has ended the last."""
-    if recipe not in kept or not kept[recipe].alive:
-        kept[recipe] = start(*engines.line(recipe=recipe), models=engines.RECIPES[recipe]())
-        kept[recipe].wait_ready()
-    return kept[recipe]
-
-
 @pytest.fixture(params=[EMBEDDING, RERANKER])
 def recipe(request: pytest.FixtureRequest) -> str:
     name: str = request.param
@@ -39,19 +31,9 @@ def recipe(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def pooled(recipe: str, start: Start, kept: dict[str, Running]) -> Running:
+def pooled(recipe: str, serve: Serve) -> Running:
     """Each of the two engines."""
-    return one(recipe, start, kept)
-
-
-@pytest.fixture
-def embedding(start: Start, kept: dict[str, Running]) -> Running:
-    return one(EMBEDDING, start, kept)
-
-
-@pytest.fixture
-def reranker(start: Start, kept: dict[str, Running]) -> Running:
-    return one(RERANKER, start, kept)
+    return serve(recipe)
 
 
 def side(running: Running, recipe: str) -> probe.Engine:
@@ -86,8 +68,9 @@ def test_endpoints(pooled: Running, recipe: str) -> None:
     assert (answer.status_code, answer.json()) == (404, {"detail": "Not Found"})
 
 
-def test_embeddings(embedding: Running) -> None:
+def test_embeddings(serve: Serve) -> None:
     """Vectors of one length, in the order of the texts; those of the same words are near."""
+    embedding = serve(EMBEDDING)
     one, same, other = vectors(embedding, TEXTS)
     assert {len(each) for each in (one, same, other)} == {256}
     assert near(one, one) == pytest.approx(1, abs=0.01)
@@ -96,8 +79,9 @@ def test_embeddings(embedding: Running) -> None:
     assert near(alone, other) == pytest.approx(1, abs=0.01)
 
 
-def test_ranking(reranker: Running) -> None:
+def test_ranking(serve: Serve) -> None:
     """The best first, all of them or as many as are asked for."""
+    reranker = serve(RERANKER)
     found = ranking(reranker)
     assert sorted(each["index"] for each in found) == [0, 1, 2]
     assert [TEXTS[each["index"]] for each in found] == [each["document"]["text"] for each in found]
@@ -138,10 +122,8 @@ def test_counters_move_by_work_alone(pooled: Running, recipe: str) -> None:
     engines.until(lambda: counters() != before, "counters that move")
 
 
-def test_a_core_that_hangs(pooled: Running, recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_core_that_hangs(pooled: Running, recipe: str, watchful: None) -> None:
     """HTTP goes on, counters stand still, and the product's watch notices. It may go on later."""
-    for name, seconds in (("INTERVAL", 0.0), ("TOKEN_DEADLINE", 1.0), ("COUNTERS_DEADLINE", 1.0)):
-        monkeypatch.setattr(probe, name, seconds)
     engine = side(pooled, recipe)
     for process in ("VLLM::EngineCor", "VLLM::Worker"):
         pooled.signal(process, signal.SIGSTOP)

@@ -21,8 +21,7 @@ from sparkwright.declared.fleet.settings import Settings
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
 from sparkwright.declared.recipe.recipe import BySparks, Checkpoint, Memory, Recipe
 from sparkwright.declared.recipe.values import ImageBuild, ImageMods
-from sparkwright.plan.causes.cause import KnownCause
-from sparkwright.plan.causes.log_causes import table
+from sparkwright.plan.causes.log_causes import KnownCause, table
 from tests.docs import runs
 
 DOCS = Path(__file__).parents[2] / "docs"

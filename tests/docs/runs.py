@@ -12,7 +12,7 @@ from typing import cast
 from unittest import mock
 
 from sparkwright.common.command_line import PROGRAM_VARIABLE
-from sparkwright.common.hardware import GIB, HARDWARE
+from sparkwright.common.hardware import HARDWARE
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.insight.status.operations import ServedReplica, ending
 from sparkwright.machine.host.survey import Survey
@@ -74,12 +74,9 @@ def _short(part: str) -> str:
 
 def plan() -> str:
     """Return what a plan says of one Spark that has nothing yet."""
-    hardware = HARDWARE["gb10"]
     survey = SimpleNamespace(weights=0, image=None, root_free=_FREE, docker_free=_FREE, serves=None)
     wanted = SimpleNamespace(weights=_WEIGHTS, image=_IMAGE)
-    memory = plan_memory(
-        nominal_load(_RECIPE.for_sparks(1), 1), int(hardware.total_gib * GIB), True
-    )
+    memory = plan_memory(nominal_load(_RECIPE.for_sparks(1), 1), HARDWARE["gb10"])
     intent = Intent("chat", _RECIPE.name, f"{_RECIPE.name}-1a2b3c4d", 8000, _NAMES)
     lines = summary(intent, cast(Survey, survey), cast(Requirements, wanted), memory)
     return _fence("\n".join(lines))

@@ -8,7 +8,7 @@ import argparse
 
 from sparkwright.insight.doctor.report import SHOWN
 from tests.doctor_score.corpus import FRESH_SCORED, FRESH_WORKING, PARTS, WORKING, load
-from tests.doctor_score.score import Score, score
+from tests.doctor_score.score import score
 
 
 def main() -> None:
@@ -27,23 +27,12 @@ def main() -> None:
     told |= {FRESH_SCORED} if options.scored_misses else set()
     for part in PARTS:
         found = score(load(part))
-        print(f"{part}: {figures(found)}")
+        print(f"{part}: {found}")
         if part in told:
             for case, names in found.missed:
                 print(f"  {case.name}: {case.cause}, not {', '.join(names[:SHOWN]) or 'nothing'}")
             for name in found.alarms:
                 print(f"  {name}: a false alarm")
-
-
-def figures(found: Score) -> str:
-    """Return the figures of a part, for people."""
-    silent = sum(not names for _, names in found.missed)
-    return (
-        f"{found.incidents} incidents, top-1 {found.first} ({found.first / found.incidents:.0%}), "
-        f"top-{SHOWN} {found.shown} ({found.shown / found.incidents:.0%}), "
-        f"wrong {len(found.missed) - silent}, silent {silent}; "
-        f"{found.healthy} healthy logs, {len(found.alarms)} false alarms"
-    )
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import yaml
 
 HERE = Path(__file__).parent
 PROJECT = HERE.parents[1]
-SEED = "sparkwright"
 # The one that entries are written with, and the one that is only scored.
 WORKING, SCORED = "working", "scored"
 # Those collected later, each time that the doctor knew the former ones; drawn alike.
@@ -29,18 +28,15 @@ class Incident:
     Attributes:
         name: ours.
         thread: OWNER/REPOSITORY#NUMBER, a file of a repository, or the address of a page.
-        on_spark: whether it befell a GB10; other incidents have the same words of vLLM or Docker.
         cause: what the thread found, by the name of the doctor's entry, or by a name that no entry
             has; None of a healthy log.
         also: names of entries that say the same of it.
-        log: lines of the engine's journal.
-        kernel: lines of the kernel's log.
+        log, kernel: lines of the engine's journal, and of the kernel's log.
         readings: of the host, see `score.checkup`.
     """
 
     name: str
     thread: str
-    on_spark: bool
     cause: str | None
     also: tuple[str, ...]
     log: tuple[str, ...]
@@ -51,29 +47,22 @@ class Incident:
     def part(self) -> str:
         """WORKING or SCORED, as the seed draws: all of one thread are together."""
         thread = re.sub(r" \(.*\)$", "", self.thread)
-        drawn = hashlib.sha256(f"{SEED} {thread}".encode()).digest()[0]
+        drawn = hashlib.sha256(f"sparkwright {thread}".encode()).digest()[0]
         return WORKING if drawn < 128 else SCORED
 
 
 def load(part: str) -> list[Incident]:
-    """Return the incidents and healthy logs of a part.
-
-    Args:
-        part: one of PARTS.
-    """
+    """Return the incidents and healthy logs of one of PARTS."""
     found = yaml.safe_load((HERE / f"{part}.yaml").read_text())
-    return [_incident(entry) for entry in found["incidents"] + found["healthy"]]
+    return [_incident(**entry) for entry in found["incidents"] + found["healthy"]]
 
 
-def _incident(entry: Mapping[str, Any]) -> Incident:
-    log = entry.get("log", ())
-    if file := entry.get("file"):
-        # The first line says where it is from.
-        log = (PROJECT / file).read_text().splitlines()[1:]
+def _incident(id: str, thread: str = "", file: str = "", **entry: Any) -> Incident:
+    # The first line of a file says where it is from.
+    log = (PROJECT / file).read_text().splitlines()[1:] if file else entry.get("log", ())
     return Incident(
-        name=entry["id"],
-        thread=entry.get("thread") or file,
-        on_spark=entry.get("machine") != "other",
+        name=id,
+        thread=thread or file,
         cause=entry.get("cause"),
         also=tuple(entry.get("also", ())),
         log=tuple(log),

@@ -9,7 +9,6 @@ from sparkwright.insight.doctor.checkup import Checkup, Finished
 from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.insight.doctor.report import SHOWN
 from sparkwright.machine.host.survey import Kernel
-from sparkwright.plan.causes.cause import Diagnosis
 from tests.doctor_score.corpus import Incident
 from tests.makers.gpu import gpu
 
@@ -34,30 +33,32 @@ class Score:
     alarms: tuple[str, ...]
     missed: tuple[tuple[Incident, tuple[str, ...]], ...]
 
+    def __str__(self) -> str:
+        silent = sum(not names for _, names in self.missed)
+        return (
+            f"{self.incidents} incidents, top-1 {self.first} ({self.first / self.incidents:.0%}), "
+            f"top-{SHOWN} {self.shown} ({self.shown / self.incidents:.0%}), "
+            f"wrong {len(self.missed) - silent}, silent {silent}; "
+            f"{self.healthy} healthy logs, {len(self.alarms)} false alarms"
+        )
+
 
 def score(cases: Iterable[Incident]) -> Score:
     """Return how the doctor does."""
     incidents = healthy = first = shown = 0
     alarms, missed = [], []
     for case in cases:
-        found = tuple(each.name for each in diagnosis(case))
+        found = tuple(each.name for each in diagnose(checkup(case)))
         if case.cause is None:
             healthy += 1
             alarms += [case.name] if found else []
             continue
         incidents += 1
         right = {case.cause, *case.also}
-        shown += bool(right & {*found[:SHOWN]})
-        if right & {*found[:1]}:
-            first += 1
-        else:
-            missed.append((case, found))
+        shown += not right.isdisjoint(found[:SHOWN])
+        first += not right.isdisjoint(found[:1])
+        missed += [(case, found)] if right.isdisjoint(found[:1]) else []
     return Score(incidents, healthy, first, shown, tuple(alarms), tuple(missed))
-
-
-def diagnosis(case: Incident) -> list[Diagnosis]:
-    """Return what the doctor says of an incident."""
-    return diagnose(checkup(case))
 
 
 def checkup(case: Incident) -> Checkup:
@@ -70,10 +71,8 @@ def checkup(case: Incident) -> Checkup:
     """
     told = dict(case.readings)
     active = told.pop("active", case.cause is None)
-    memory = told.pop("memory", (121, 20, 25))
     named, unused = told.pop("cma", (0, 0))
     kept = max(0, int((unused - named) * _MIB))
-    clock, power, busy = told.pop("gpu", (2418, 62, 96))
     cut, ended = told.pop("finished", (1, 20))
     unit = EngineUnit(
         release="x-0a1b2c3d",
@@ -91,13 +90,13 @@ def checkup(case: Incident) -> Checkup:
         clock=0.0,
         kernel=Kernel(told.pop("kernel", "6.17.0-1032-nvidia"), "", kept, pools=False),
         driver=told.pop("driver", "580.173.02"),
-        memory=(int(memory[0] * _GIB), int(memory[1] * _GIB), int(memory[2] * _GIB)),
+        memory=tuple(int(size * _GIB) for size in told.pop("memory", (121, 20, 25))),
         swapped=0,
         free={"/opt/qwen36": 900 * _GIB, "/var/lib/docker": 900 * _GIB},
         docker="29.6.2",
         runtimes=tuple(told.pop("runtimes", ("io.containerd.runc.v2", "nvidia", "runc"))),
-        gpu=gpu(clock, power, busy),
-        gpu_inside="",
+        gpu=gpu(*told.pop("gpu", (2418, 62, 96))),
+        gpu_inside=None,
         downs=told.pop("downs", 0),
         finished=Finished(cut=cut, ended=ended),
         cpu=told.pop("cpu", None),

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import shutil
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +11,7 @@ import requests
 
 from sparkwright.plan.release.lock import ImageLock
 from tests.clock import patience
-from tests.component.servers import free_port, until
+from tests.lab.registry import serving
 
 OCI = "application/vnd.oci.image.{}.v1+json"
 PLATFORMS = {"arm64": b"small layer", "amd64": b"a somewhat larger layer"}
@@ -29,96 +28,60 @@ def digest(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-def manifests() -> tuple[dict[str, bytes], bytes, bytes, dict[str, bytes]]:
-    """Two images and the index over them: manifests by processor, the index, all blobs."""
-    images: dict[str, bytes] = {}
-    blobs: dict[str, bytes] = {}
-    for architecture, layer in PLATFORMS.items():
-        config = json.dumps({"os": "linux", "architecture": architecture}).encode()
-        blobs |= {digest(config): config, digest(layer): layer}
-        images[architecture] = json.dumps(
-            {
-                "schemaVersion": 2,
-                "mediaType": OCI.format("manifest"),
-                "config": described(OCI.format("config"), config),
-                "layers": [described("application/octet-stream", layer)] * 2,
-            }
-        ).encode()
-    index = json.dumps(
-        {
-            "schemaVersion": 2,
-            "mediaType": OCI.format("index"),
-            "manifests": [
-                described(OCI.format("manifest"), manifest)
-                | {"platform": {"os": "linux", "architecture": architecture}}
-                for architecture, manifest in images.items()
-            ],
-        }
-    ).encode()
-    return images, index, images["arm64"], blobs
+def manifest(kind: str, **content: Any) -> bytes:
+    return json.dumps({"schemaVersion": 2, "mediaType": OCI.format(kind), **content}).encode()
 
 
 def described(kind: str, content: bytes) -> dict[str, Any]:
     return {"mediaType": kind, "digest": digest(content), "size": len(content)}
 
 
-IMAGES, INDEX, SINGLE, BLOBS = manifests()
+# The manifests by processor, the index over them, and all blobs.
+CONFIGS = {name: json.dumps({"os": "linux", "architecture": name}).encode() for name in PLATFORMS}
+IMAGES = {
+    name: manifest(
+        "manifest",
+        config=described(OCI.format("config"), CONFIGS[name]),
+        layers=[described("application/octet-stream", layer)] * 2,
+    )
+    for name, layer in PLATFORMS.items()
+}
+SINGLE = IMAGES["arm64"]
+INDEX = manifest(
+    "index",
+    manifests=[
+        described(OCI.format("manifest"), image) | {"platform": json.loads(CONFIGS[name])}
+        for name, image in IMAGES.items()
+    ],
+)
+BLOBS = {digest(blob): blob for blob in (*CONFIGS.values(), *PLATFORMS.values())}
 
 
 def locked(top: bytes, architecture: str) -> ImageLock:
     """What is known of the image for one processor that `top` is, or holds."""
-    config = json.loads(IMAGES[architecture])["config"]["digest"]
     size = 2 * len(PLATFORMS[architecture])
-    return ImageLock(digest=digest(top), config=config, size=size)
+    return ImageLock(digest=digest(top), config=digest(CONFIGS[architecture]), size=size)
 
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Debian's docker-registry with `lab/many:1` (an index) and `lab/one:1` (arm64 alone)."""
-    program = shutil.which("docker-registry")
-    if program is None:
+    if shutil.which("docker-registry") is None:
         pytest.skip("docker-registry is not installed")
-    folder, address = tmp_path_factory.mktemp("registry"), f"127.0.0.1:{free_port()}"
-    config = {
-        "version": 0.1,
-        "storage": {"filesystem": {"rootdirectory": str(folder / "data")}},
-        "http": {"addr": address},
-        "log": {"level": "error", "accesslog": {"disabled": True}},
-    }
-    (folder / "config.yml").write_text(json.dumps(config))
-    with subprocess.Popen(
-        [program, "serve", folder / "config.yml"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as process:
-        try:
-            until(lambda: answers(f"http://{address}/v2/"))
-            for repository in ("lab/many", "lab/one"):
-                push(address, repository)
-            yield address
-        finally:
-            process.terminate()
+    with serving(tmp_path_factory.mktemp("registry"), writable=True) as url:
+        for repository, top in (("lab/many", INDEX), ("lab/one", SINGLE)):
+            push(f"{url}/v2/{repository}", top)
+        yield url.removeprefix("http://")
 
 
-def answers(url: str) -> bool:
-    try:
-        return requests.get(url, timeout=patience()).ok
-    except requests.RequestException:
-        return False
-
-
-def push(address: str, repository: str) -> None:
-    base = f"http://{address}/v2/{repository}"
-    for name, blob in BLOBS.items():
-        start = requests.post(f"{base}/blobs/uploads/", timeout=patience())
-        place = start.headers["Location"]
-        requests.put(
-            place, params={"digest": name}, data=blob, timeout=patience()
-        ).raise_for_status()
-    contents = {digest(manifest): manifest for manifest in IMAGES.values()}
-    contents["1"] = INDEX if repository == "lab/many" else SINGLE
-    for version, content in contents.items():
-        kind = json.loads(content)["mediaType"]
-        url = f"{base}/manifests/{version}"
-        headers = {"Content-Type": kind}
-        requests.put(url, data=content, headers=headers, timeout=patience()).raise_for_status()
+def push(base: str, top: bytes) -> None:
+    with requests.Session() as session:
+        for name, blob in BLOBS.items():
+            place = session.post(f"{base}/blobs/uploads/", timeout=patience()).headers["Location"]
+            sent = session.put(place, params={"digest": name}, data=blob, timeout=patience())
+            sent.raise_for_status()
+        contents = {digest(image): image for image in IMAGES.values()} | {"1": top}
+        for version, content in contents.items():
+            kind = {"Content-Type": json.loads(content)["mediaType"]}
+            url = f"{base}/manifests/{version}"
+            session.put(url, data=content, headers=kind, timeout=patience()).raise_for_status()

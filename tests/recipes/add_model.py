@@ -21,9 +21,13 @@ from sparkwright.common.local_file import write_file
 from sparkwright.common.schema import parse
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import Checkpoint
-from sparkwright.plan.memory.known_checkpoints import CheckpointData, checkpoint_data, data_file
+from sparkwright.plan.memory.known_checkpoints import (
+    CheckpointData,
+    checkpoint_data,
+    data_file,
+    show,
+)
 from sparkwright.plan.memory.plan import weights_size
-from sparkwright.plan.memory.report import show
 from sparkwright.plan.release.resolve import CONFIG, HubRepository, resolve_checkpoint
 from sparkwright.plan.release.web import WebClient
 

@@ -184,4 +184,4 @@ def _memory(choice: Choice) -> str:
         share = recipe.options.gpu_memory_utilization
         return f"{share * hardware.total_gib:.0f} GiB" if share else "?"
     load = nominal_load(recipe, choice.sparks)
-    return f"{plan_memory(load, int(hardware.total_gib * GIB), True).engine / GIB:.0f} GiB"
+    return f"{plan_memory(load, hardware).engine / GIB:.0f} GiB"

@@ -25,7 +25,7 @@ from sparkwright.insight.doctor.listeners import (
 )
 from sparkwright.insight.doctor.report import probed
 from sparkwright.plan.release.command import docker_run, environment
-from sparkwright.plan.release.guard import ALONE, PAIR, guard_files
+from sparkwright.plan.release.container import ALONE, PAIR, guard_files
 from sparkwright.plan.release.programs import state_program
 from sparkwright.run.spark import Declared
 from sparkwright.run.state import RUN

@@ -10,7 +10,7 @@ import pytest
 from sparkwright.common.errors import PlanError
 from sparkwright.declared.fleet.fleet import Spark
 from sparkwright.plan.release.lock import CheckpointLock
-from sparkwright.plan.release.token import token_for
+from sparkwright.plan.release.token import Hub
 from sparkwright.run.ssh import cause
 from tests.component import command_line
 from tests.component.sshd import machines
@@ -36,18 +36,23 @@ def test_a_listing_with_our_own_names_is_refused(name: str) -> None:
         ("http://192.168.1.5", "none", False),
     ],
 )
-def test_who_gets_the_token(endpoint: str, setting: str, sent: bool) -> None:
-    assert token_for(endpoint, "hf_x", setting) == ("hf_x" if sent else None)
+def test_who_gets_the_token(
+    endpoint: str, setting: str, sent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sparkwright.plan.release.token.own_token", lambda: "hf_x")
+    assert Hub(endpoint, setting).token() == ("hf_x" if sent else None)
 
 
 @pytest.mark.parametrize(
     "endpoint",
     ["http://192.168.1.5", "http://hub", "ftp://127.0.0.2.example", "HTTP://127.evil", "x"],
 )
-def test_no_token_in_the_clear(endpoint: str) -> None:
+def test_no_token_in_the_clear(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sparkwright.plan.release.token.own_token", lambda: "hf_x")
     with pytest.raises(PlanError, match="unencrypted; expected https"):
-        token_for(endpoint, "hf_x")
-    assert token_for(endpoint, None) is None
+        Hub(endpoint).token()
+    monkeypatch.setattr("sparkwright.plan.release.token.own_token", lambda: None)
+    assert Hub(endpoint).token() is None
 
 
 def test_a_host_key_that_nobody_knows_gets_nothing(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from host.common import probe
 from host.engine import peer_link
-from sparkwright.plan.release.guard import ALONE, PAIR
+from sparkwright.plan.release.container import ALONE, PAIR
 from tests.driver.client import PORT
 from tests.driver.declared import BROKEN, changed, replica, seed
 from tests.driver.events import recovery

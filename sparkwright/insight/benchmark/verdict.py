@@ -9,7 +9,7 @@ from sparkwright.declared.recipe.workloads import METRICS, WORKLOADS
 from sparkwright.insight.benchmark.measured import Answer
 from sparkwright.insight.doctor.checkup import has_power_fault
 from sparkwright.plan.causes import log_causes
-from sparkwright.plan.causes.cause import Diagnosis
+from sparkwright.plan.causes.log_causes import Diagnosis
 from sparkwright.plan.causes.thresholds import FALLEN, WARM
 
 # Workload -> metric -> figure.

@@ -21,7 +21,7 @@ from sparkwright.insight.doctor.listeners import LISTENING, astray, others
 from sparkwright.insight.doctor.report import heading, probed, report, section, state_of_link
 from sparkwright.network.fabric import deploy as fabric
 from sparkwright.network.fabric.link_check import link_findings
-from sparkwright.plan.causes.cause import Diagnosis
+from sparkwright.plan.causes.log_causes import Diagnosis
 from sparkwright.plan.release.lock import lock_path, read_lock
 from sparkwright.run.spark import fleet_of
 from sparkwright.run.state import expect, read

@@ -9,8 +9,7 @@ from sparkwright.common.hardware import GIB
 from sparkwright.common.progress import time_text
 from sparkwright.insight.doctor.checkup import Checkup, FailedSwitch, gpu_lost
 from sparkwright.machine.host.survey import HANDOVER_LEAST
-from sparkwright.plan.causes.cause import Diagnosis, first_line
-from sparkwright.plan.causes.log_causes import from_log, in_order
+from sparkwright.plan.causes.log_causes import Diagnosis, first_line, from_log, in_order
 from sparkwright.plan.causes.thresholds import (
     CLOCK_SKEW,
     DISK_FULL,

@@ -9,7 +9,7 @@ from sparkwright.common.part import Bounded, Part
 from sparkwright.common.placed import EXPORTER
 from sparkwright.common.ports import EXPORTER_PORT, IMAGE_PORT, LINK_PORT, METRICS_PORT, SHARE_PORT
 from sparkwright.door.door import UNIT as DOOR
-from sparkwright.plan.release.guard import ALONE, PAIR
+from sparkwright.plan.release.container import ALONE, PAIR
 from sparkwright.run.spark import Declared
 
 # Our units that listen, but for engines. systemd itself holds a socket unit's socket at first.

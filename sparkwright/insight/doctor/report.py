@@ -12,8 +12,7 @@ from sparkwright.declared.recipe.loader import RECIPES, is_path, recipe_files
 from sparkwright.engine.state import phase
 from sparkwright.insight.doctor.checkup import Checkup
 from sparkwright.network.fabric.state import FabricState
-from sparkwright.plan.causes.cause import Diagnosis
-from sparkwright.plan.causes.log_causes import from_log, table
+from sparkwright.plan.causes.log_causes import Diagnosis, from_log, table
 from sparkwright.run.spark import SparkTarget
 
 # Causes that are shown in full; of the others only the names.

@@ -24,7 +24,7 @@ from sparkwright.insight.drift.drift import (
     running_differences,
     spark_differences,
 )
-from sparkwright.plan.release.guard import ALONE
+from sparkwright.plan.release.container import ALONE
 from sparkwright.plan.release.lock import lock_path, read_lock, unresolved
 from sparkwright.run.ending import check_alone, tell_machines
 from sparkwright.run.failures import why_silent

@@ -20,9 +20,8 @@ from sparkwright.declared.recipe.trust import needs
 from sparkwright.machine.host.survey import Survey
 from sparkwright.machine.preflight.preflight import differences, findings
 from sparkwright.machine.preflight.requirements import Intent, Requirements, summary
-from sparkwright.plan.memory.check import memory_findings, memory_plan
-from sparkwright.plan.memory.plan import Load, load_of
-from sparkwright.plan.memory.sharing import engine_bytes, sum_findings
+from sparkwright.plan.memory.check import memory_findings
+from sparkwright.plan.memory.plan import Load, engine_bytes, load_of, plan_memory
 from sparkwright.plan.release.lock import image_key, places
 from sparkwright.run.spark import fleet_of
 from sparkwright.run.state import read
@@ -117,27 +116,24 @@ def _memory_findings(seats: Sequence[tuple[Survey, Requirements]]) -> Iterator[F
     for number, (survey, own) in enumerate(seats):
         if own.load is None:
             continue
-        found = memory_findings(own.load, own.hardware, survey, _others(seats, number))
-        for finding in found:
+        memory = survey.memory, survey.kernel.handover, _others(seats, number)
+        for finding in memory_findings(own.load, own.hardware, *memory):
             named = f"{own.intent.replica}: {finding.found}" if own.intent else finding.found
             yield replace(finding, found=named) if len(seats) > 1 else finding
-    loads = [own.load for _, own in seats if own.load]
-    if len(loads) > 1:
-        yield from sum_findings(loads, seats[0][1].hardware, seats[0][0])
 
 
 def _summaries(seats: Sequence[tuple[Survey, Requirements]]) -> Iterator[str]:
     for number, (survey, own) in enumerate(seats):
         if own.intent:
-            hardware, others = own.hardware, _others(seats, number)
-            memory = memory_plan(own.load, hardware, survey, others) if own.load else None
-            yield from summary(own.intent, survey, own, memory)
+            memory = survey.memory, survey.kernel.handover, _others(seats, number)
+            plan = plan_memory(own.load, own.hardware, *memory) if own.load else None
+            yield from summary(own.intent, survey, own, plan)
 
 
 def _others(seats: Sequence[tuple[Survey, Requirements]], number: int) -> int:
     """Return the bytes of the engines beside one."""
     others = [own for place, (_, own) in enumerate(seats) if place != number]
-    return sum(engine_bytes(own.load, own.hardware) or 0 for own in others if own.load)
+    return sum(engine_bytes(own.load, own.hardware) for own in others if own.load)
 
 
 def _end_unfit(is_unfit: bool) -> None:

@@ -6,9 +6,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from sparkwright.common.part import Part, read_json
-from sparkwright.plan.causes.cause import KnownCause
-from sparkwright.plan.causes.journal import Journal
-from sparkwright.plan.causes.log_causes import table
+from sparkwright.plan.causes.log_causes import Journal, KnownCause, table
 from sparkwright.plan.release.container import CONTAINER_OPTIONS
 
 # Where Docker reads each of the variables of a proxy.

@@ -1,17 +1,13 @@
 """The problems of a Spark's memory: what cannot fit, or hardly, and which option to change."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
-from math import floor
-from typing import Protocol
 
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import Finding, error, warning
 from sparkwright.common.hardware import GIB, Hardware
-from sparkwright.plan.memory.flags import AUTO_COUNTS_ALL
-from sparkwright.plan.memory.plan import HOST, MIB, Load, MemoryPlan, gib, plan_memory
+from sparkwright.plan.memory.kv_cache import AUTO_COUNTS_ALL
+from sparkwright.plan.memory.plan import HOST, MIB, Load, MemoryPlan, engine_bytes, gib, plan_memory
 
 # GiB that must, and that should, stay free where the memory is the host's, by number of Sparks.
 # One: the 0.90 of docai.hu, which leaves 5 by this plan, served for 90 minutes; sparkrun's earlyoom
@@ -30,48 +26,31 @@ _BLOCK_A_REQUEST = (0, 20, 0)
 _NEAR = 1.1
 
 
-class _Kernel(Protocol):
-    @property
-    def handover(self) -> int:
-        """Bytes that it keeps."""
-
-
-class HostMemory(Protocol):
-    """What of a Spark is measured: sparkwright.machine.host.survey.Survey has it."""
-
-    @property
-    def memory(self) -> int:
-        """Bytes, by MemTotal."""
-
-    @property
-    def kernel(self) -> _Kernel:
-        """The running one."""
-
-
 def memory_findings(
-    load: Load, hardware: Hardware, survey: HostMemory, beside: int = 0
+    load: Load, hardware: Hardware, memory: int, kept: int, beside: int = 0
 ) -> list[Finding]:
-    """Judge whether what is to be served fits into the memory of a Spark.
+    """Judge whether what is to be served fits into the memory of a Spark; as `plan_memory`.
 
-    `beside` are the bytes of another engine on it. A class without a nominal memory is not judged:
-    the lab's engine runs on the CPU, in the memory of a machine that it shares.
+    A class without a nominal memory is not judged: the lab's engine runs on the CPU, in the memory
+    of a machine that it shares.
     """
-    plan = memory_plan(load, hardware, survey, beside)
-    if plan:
+    if plan := plan_memory(load, hardware, memory, kept, beside):
         return list(judge(plan))
-    return [_unknown(load)] if hardware.total_gib else []
-
-
-def memory_plan(
-    load: Load, hardware: Hardware, survey: HostMemory, beside: int = 0
-) -> MemoryPlan | None:
-    """Return the plan of a Spark's memory; None where nothing can be planned."""
-    if not hardware.total_gib or load.shapeless:
-        return None
-    # A card's nominal memory is less than nvidia-smi shows, as CUDA counts it.
-    total = survey.memory if hardware.unified else int(hardware.total_gib * GIB)
-    plan = plan_memory(load, total, hardware.unified, survey.kernel.handover)
-    return replace(plan, beside=beside)
+    if not hardware.total_gib:
+        return []
+    names = ", ".join(weights.repo for weights in load.shapeless)
+    unknown = warning(
+        f"memory use is unknown: the lock has no model shape for {names}",
+        f"Refresh it: `{next_line('lock', '--refresh')}`. If that adds none, the memory plan does "
+        "not support this architecture",
+    )
+    total, engine = int(hardware.total_gib * GIB), engine_bytes(load, hardware)
+    if hardware.unified:
+        total = memory - kept - HOST[1] - LEAST[1] * GIB
+    if not beside or engine + beside <= total:
+        return [unknown]
+    found = f"its share and the other engine take {gib(engine)} and {gib(beside)} of {gib(total)}"
+    return [unknown, error(found, "Set gpu-memory-utilization lower in one of the recipes")]
 
 
 def judge(plan: MemoryPlan) -> Iterator[Finding]:
@@ -90,7 +69,8 @@ def judge(plan: MemoryPlan) -> Iterator[Finding]:
     # The remedy of another error names how many requests it leaves room for.
     if _too_many(plan) and not (_is_refused(plan) and any(each.error for each in findings)):
         yield _requests(plan)
-    if _auto_is_longer(plan):
+    auto = plan.flags.context is None and plan.flags.release < AUTO_COUNTS_ALL
+    if auto and plan.cache.state and plan.context < plan.limit:
         yield warning(
             f"max-model-len auto stays at {plan.limit} with this vLLM, though the KV cache holds "
             f"{plan.context} tokens: a longer request never finishes",
@@ -101,7 +81,7 @@ def judge(plan: MemoryPlan) -> Iterator[Finding]:
 def _too_high(plan: MemoryPlan) -> Finding | None:
     """Return the finding that an option, rather than the weights, leaves too little."""
     largest = max(plan.counts, key=lambda each: each.bytes)
-    fits = plan.kv_bytes >= plan.cache.size(1) and plan.head_room >= _least(plan)
+    fits = plan.kv_bytes >= plan.cache.size(1) and plan.head_room >= _free(plan, LEAST)
     if fits or largest.bytes <= plan.total // 4:
         return None
     fitting = (plan.total - plan.weights - plan.drafter) // (16 * largest.each)
@@ -110,15 +90,6 @@ def _too_high(plan: MemoryPlan) -> Finding | None:
     return error(
         f"{largest.option} {largest.value} needs {gib(largest.bytes)} of {gib(plan.total)}",
         f"Set {largest.option} to at most {_round(fitting)}, or leave it out",
-    )
-
-
-def _unknown(load: Load) -> Finding:
-    names = ", ".join(weights.repo for weights in load.shapeless)
-    return warning(
-        f"memory use is unknown: the lock has no model shape for {names}",
-        f"Refresh it: `{next_line('lock', '--refresh')}`. If that adds none, the memory plan does "
-        "not support this architecture",
     )
 
 
@@ -143,13 +114,12 @@ def _context(plan: MemoryPlan) -> Iterator[Finding]:
     found = (
         f"max-model-len {plan.context} needs {gib(size)} of KV cache, {gib(plan.kv_bytes)} remain"
     )
-    if plan.head_room < _least(plan):
+    if plan.head_room < _free(plan, LEAST):
         yield error(found, _lower(plan))
         return
-    remedy = f"Set {_shorter(plan, plan.kv_bytes)}{_fewer(plan, plan.kv_bytes)}"
-    if larger := _enlarge(plan, size):
-        remedy += f", or {larger}"
-    yield error(found, remedy)
+    remedy = f"Set {_shorter(plan, plan.kv_bytes)}"
+    larger = _enlarge(plan, size)
+    yield error(found, f"{remedy}, or {larger}" if larger else remedy)
 
 
 def _too_many(plan: MemoryPlan) -> bool:
@@ -172,16 +142,80 @@ def _is_refused(plan: MemoryPlan) -> bool:
 
 
 def _requests(plan: MemoryPlan) -> Finding:
-    finding = error if _is_refused(plan) else warning
-    may = "refuses" if _is_refused(plan) else "may refuse"
-    remedy = f"Set max-num-seqs to at most {plan.blocks}"
-    if larger := _enlarge(plan, plan.flags.sequences * plan.cache.pool):
-        remedy += f", or {larger}"
+    finding, may = (error, "refuses") if _is_refused(plan) else (warning, "may refuse")
+    larger = _enlarge(plan, plan.flags.sequences * plan.cache.pool)
     return finding(
         f"max-num-seqs {plan.flags.sequences} exceeds the {plan.blocks} KV cache blocks; with "
         f"CUDA graphs each request needs one. vLLM {may} to start",
-        remedy,
+        f"Set max-num-seqs to at most {plan.blocks}{f', or {larger}' if larger else ''}",
     )
+
+
+def _head_room(plan: MemoryPlan) -> Iterator[Finding]:
+    wanted = _free(plan, WANTED)
+    if plan.head_room >= wanted:
+        return
+    free, left = max(0, plan.head_room), plan.total - plan.engine
+    if plan.unified and left > 0:
+        kept = f" ({plan.kept / GIB:.1f} kept by its kernel)" if plan.kept else ""
+        others = f" and the other engine, which takes {gib(plan.beside)}" if plan.beside else ""
+        found = (
+            f"{_set(plan)} leaves {gib(left)} to the host{kept}{others}, {gib(free)} of them "
+            f"free when it serves; expected {gib(wanted)}"
+        )
+    else:
+        others = f" beside the other engine's {gib(plan.beside)}" if plan.beside else ""
+        taken = plan.engine + plan.host - plan.beside
+        found = f"{_set(plan)} takes {gib(taken)} of {gib(plan.total)}{others}"
+    finding = error if plan.head_room < _free(plan, LEAST) else warning
+    yield finding(found, _lower(plan))
+
+
+def _free(plan: MemoryPlan, bound: dict[int, int]) -> int:
+    return bound[plan.sparks] * GIB if plan.unified else 0
+
+
+def _enlarge(plan: MemoryPlan, least: int) -> str | None:
+    """Name the setting for a KV cache of so many bytes; None if too little would stay free."""
+    value, size = _sized(plan, least, up=True)
+    fits = replace(plan, kv_bytes=size).head_room >= _free(plan, LEAST)
+    return f"{_option(plan)} to at least {value}{_fewer(plan, size)}" if fits else None
+
+
+def _lower(plan: MemoryPlan) -> str:
+    """Name the setting that leaves enough free, and a context that fits then."""
+    wanted = _free(plan, WANTED)
+    room = max(0, plan.kv_bytes) + plan.head_room
+    tries = [_sized(plan, room - free) for free in (wanted, _free(plan, LEAST))]
+    needed = plan.cache.size(plan.flags.context or 1)
+    for value, size in tries:
+        if size >= needed:
+            bound = "at most " if size < plan.kv_bytes else ""
+            return f"Set {_option(plan)} to {bound}{value}{_fewer(plan, size)}"
+    for value, size in tries:
+        if size >= plan.cache.size(1):
+            return f"Set {_option(plan)} to {value}, and {_shorter(plan, size)}"
+    more = ""
+    if plan.sparks == 1 and plan.unified:
+        # Half of the weights would be on each of two Sparks.
+        engine = plan.engine - max(0, plan.kv_bytes) - (plan.weights + plan.drafter) // 2
+        needed = engine + plan.cache.size(1) + HOST[2] + plan.kept + LEAST[2] * GIB
+        more = ", or serve it with two Sparks" if needed <= plan.total else ""
+    return f"It does not fit into {gib(plan.total)}: choose a smaller checkpoint{more}"
+
+
+def _sized(plan: MemoryPlan, size: int, *, up: bool = False) -> tuple[str, int]:
+    """Return the value of the option that sizes the engine, for a KV cache of so many bytes, and
+    the bytes that it makes."""
+    if plan.flags.kv_bytes is not None:
+        number = _divided(size, MIB, up)
+        return f"{number}M", number * MIB
+    share = _divided(100 * (plan.besides_cache + size), plan.total, up) / 100
+    return f"{share:.2f}", int(share * plan.total) - plan.besides_cache
+
+
+def _divided(number: int, step: int, up: bool) -> int:
+    return -(-number // step) if up else number // step
 
 
 def _fewer(plan: MemoryPlan, size: int) -> str:
@@ -192,108 +226,23 @@ def _fewer(plan: MemoryPlan, size: int) -> str:
     return f", and max-num-seqs to at most {changed.blocks}"
 
 
-def _auto_is_longer(plan: MemoryPlan) -> bool:
-    auto = plan.flags.context is None and plan.flags.release < AUTO_COUNTS_ALL
-    return bool(auto and plan.cache.state and plan.context < plan.limit)
-
-
-def _head_room(plan: MemoryPlan) -> Iterator[Finding]:
-    if plan.head_room >= _wanted(plan):
-        return
-    free, left = max(0, plan.head_room), plan.total - plan.engine
-    if plan.unified and left > 0:
-        kept = f" ({plan.kept / GIB:.1f} kept by its kernel)" if plan.kept else ""
-        others = f" and the other engine, which takes {gib(plan.beside)}" if plan.beside else ""
-        found = (
-            f"{_set(plan)} leaves {gib(left)} to the host{kept}{others}, {gib(free)} of them "
-            f"free when it serves; expected {gib(_wanted(plan))}"
-        )
-    else:
-        others = f" beside the other engine's {gib(plan.beside)}" if plan.beside else ""
-        taken = plan.engine + plan.host - plan.beside
-        found = f"{_set(plan)} takes {gib(taken)} of {gib(plan.total)}{others}"
-    finding = error if plan.head_room < _least(plan) else warning
-    yield finding(found, _lower(plan))
-
-
-def _least(plan: MemoryPlan) -> int:
-    return LEAST[plan.sparks] * GIB if plan.unified else 0
-
-
-def _wanted(plan: MemoryPlan) -> int:
-    return WANTED[plan.sparks] * GIB if plan.unified else 0
-
-
-def _enlarge(plan: MemoryPlan, size: int) -> str | None:
-    """Name the setting for a KV cache of so many bytes; None if too little would stay free."""
-    if plan.flags.kv_bytes is not None:
-        size, value = _up(size, MIB) * MIB, _mib(size)
-    else:
-        share = _up(100 * (plan.besides_cache + size), plan.total) / 100
-        size = int(share * plan.total) - plan.besides_cache
-        value = f"{share:.2f}"
-    fits = replace(plan, kv_bytes=size).head_room >= _least(plan)
-    return f"{_option(plan)} to at least {value}{_fewer(plan, size)}" if fits else None
-
-
-def _lower(plan: MemoryPlan) -> str:
-    """Name the setting that leaves enough free, and a context that fits then."""
-    tries = [_leaving(plan, free) for free in (_wanted(plan), _least(plan))]
-    needed = plan.cache.size(plan.flags.context or 1)
-    for value, size in tries:
-        if size >= needed:
-            bound = "at most " if size < plan.kv_bytes else ""
-            return f"Set {_option(plan)} to {bound}{value}{_fewer(plan, size)}"
-    for value, size in tries:
-        if size >= plan.cache.size(1):
-            return f"Set {_option(plan)} to {value}, and {_shorter(plan, size)}{_fewer(plan, size)}"
-    more = ", or serve it with two Sparks" if _fits_two(plan) else ""
-    return f"It does not fit into {gib(plan.total)}: choose a smaller checkpoint{more}"
-
-
-def _leaving(plan: MemoryPlan, free: int) -> tuple[str, int]:
-    """The value of the option that sizes the engine which leaves so many bytes free, and the bytes
-    of KV cache that it makes."""
-    size = max(0, plan.kv_bytes) + plan.head_room - free
-    if plan.flags.kv_bytes is not None:
-        return f"{size // MIB}M", size // MIB * MIB
-    share = floor(100 * (plan.besides_cache + size) / plan.total) / 100
-    size = int(share * plan.total) - plan.besides_cache
-    return f"{share:.2f}", size
-
-
 def _shorter(plan: MemoryPlan, size: int) -> str:
-    return f"max-model-len to at most {_round(plan.cache.longest(size, plan.limit))}"
-
-
-def _fits_two(plan: MemoryPlan) -> bool:
-    """Tell whether half of the weights fits into each of two Sparks."""
-    if plan.sparks > 1 or not plan.unified:
-        return False
-    engine = plan.engine - max(0, plan.kv_bytes) - (plan.weights + plan.drafter) // 2
-    host = HOST[2] + plan.kept
-    return engine + plan.cache.size(1) + host + LEAST[2] * GIB <= plan.total
+    """Name the context and the number of requests for a KV cache of so many bytes."""
+    longest = _round(plan.cache.longest(size, plan.limit))
+    return f"max-model-len to at most {longest}{_fewer(plan, size)}"
 
 
 def _option(plan: MemoryPlan) -> str:
-    """The option that sizes the engine."""
     return "gpu-memory-utilization" if plan.flags.kv_bytes is None else "kv-cache-memory-bytes"
 
 
 def _set(plan: MemoryPlan) -> str:
-    """The option that sizes the engine, with its value."""
+    """Return the option that sizes the engine, with its value."""
     size = plan.flags.kv_bytes
-    return f"{_option(plan)} {f'{plan.flags.utilization:g}' if size is None else _mib(size)}"
+    value = f"{plan.flags.utilization:g}" if size is None else f"{_divided(size, MIB, up=True)}M"
+    return f"{_option(plan)} {value}"
 
 
 def _round(context: int) -> int:
-    """A multiple of 1,024 tokens reads better, where there is one."""
+    """Return a multiple of 1,024 tokens, which reads better, where there is one."""
     return context // 1024 * 1024 or context
-
-
-def _up(number: int, step: int) -> int:
-    return -(-number // step)
-
-
-def _mib(size: int) -> str:
-    return f"{_up(size, MIB)}M"

@@ -1,4 +1,4 @@
-"""The KV cache as vLLM lays it out: what a context takes of it, and how many fit.
+"""What vLLM makes of a recipe's memory settings, and the KV cache as it lays it out.
 
 vLLM keeps one pool of pages for all layers of a model. A page of a full-attention layer holds a
 block of tokens; one of a linear-attention layer holds its whole state, whatever the context. So
@@ -8,19 +8,32 @@ groups of one size, and a block of the pool is one page for each layer of a grou
 tests compare it with that code.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil
 
+from sparkwright.common.hardware import GIB
+from sparkwright.declared.recipe.options import AUTO
+from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.declared.recipe.values import REFERENCE
 from sparkwright.plan.release.model_config import Shape
 
 # Tokens; the attention kernels take blocks of a multiple of it.
 _ALIGNMENT = 16
 # Above this ratio of layers, groups have the size of the smallest kind; below, of the largest.
 _PADDED = 1.5
+# The first release with each behavior, read in vLLM's source. Between 0.19.1 and 0.20.2 these
+# changed: the default share (config/cache.py: 0.9, then 0.92); whether graphs count in it (envs.py:
+# 0, then 1, though later logs say "since v0.21.0"); how the size in tokens is logged
+# (v1/core/kv_cache_utils.py).
+_UTILIZATION_092 = _GRAPHS_IN_SHARE = TOKENS_BY_CONCURRENCY = (0, 20, 0)
+# Before, `max-model-len: auto` counts only the first group of layers (_max_memory_usage_bytes_from_
+# groups of v1/core/kv_cache_utils.py, 0.18.0 and 0.19.0): a hybrid's is of linear attention.
+AUTO_COUNTS_ALL = (0, 19, 0)
+# The release that stands for an image which names none.
+_NEWEST = (0, 33, 0)
+_ESTIMATE = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"
 
 
 @dataclass(frozen=True)
@@ -31,8 +44,8 @@ class CacheSettings:
         number_bytes: Bytes of a number in the cache.
         tensor_parallel: Sparks that the heads are divided among.
         drafted: Tokens that are drafted for each step; 0 = no speculative decoding.
-        mtp: Whether the model's own MTP head drafts them.
-        prefix_caching: Whether prompts that begin alike share blocks.
+        mtp: The model's own MTP head drafts them.
+        prefix_caching: Prompts that begin alike share blocks.
         batched: Tokens of one step, at the most (max-num-batched-tokens).
     """
 
@@ -44,12 +57,86 @@ class CacheSettings:
     batched: int = 2048
 
 
+@dataclass(frozen=True, kw_only=True)
+class Flags(CacheSettings):
+    """The memory settings of an engine: a recipe's, with vLLM's defaults for the rest.
+
+    Attributes:
+        release: Of the vLLM that stands for the image's own.
+        kv_bytes: Of the KV cache, if the recipe names them; then the share does not size it.
+        context: Tokens of the longest request; None = as many as fit.
+        drafter: The checkpoint that drafts tokens, if it is not the model's own.
+        captured: Tokens of the largest CUDA graph; 0 = none are made.
+        whole_steps: Graphs hold whole steps, as the options have it.
+        graphs_in_share: vLLM leaves room for the graphs within its share.
+        halved: Weights become FP8 as they load.
+        table_on_disk: A table of n-grams stays on the disk (local-inference-lab's vLLM).
+    """
+
+    release: tuple[int, ...]
+    utilization: float
+    kv_bytes: int | None
+    context: int | None
+    sequences: int
+    drafter: str | None
+    captured: int
+    whole_steps: bool
+    graphs_in_share: bool
+    vision: bool
+    halved: bool
+    table_on_disk: bool
+
+
+def flags(recipe: Recipe, shape: Shape, total: int, sparks: int) -> Flags:
+    """Read the memory settings of a recipe, as it is for its number of Sparks."""
+    options = recipe.options
+    release = recipe.release or _NEWEST
+    # EngineArgs.get_batch_defaults of 0.18.0 and 0.32.0. 0.33.0 gave 256 and 2,048 for a GB10.
+    large = total >= 70 * GIB and release < (0, 33, 0)
+    sequences = options.max_num_seqs or (1024 if large else 256)
+    batched = options.max_num_batched_tokens or (8192 if large else 2048)
+    drafter = REFERENCE.fullmatch(str(options.draft.get("model", "")))
+    context = shape.positions if options.max_model_len is None else options.max_model_len
+    captured = options.max_cudagraph_capture_size
+    if captured is None:
+        captured = min(512, batched, 2 * sequences * (1 + options.drafted))
+    estimate = recipe.env.get(_ESTIMATE, "1" if release >= _GRAPHS_IN_SHARE else "0")
+    number_bytes = 1 if options.kv_cache_dtype.startswith("fp8") else 2
+    if options.kv_cache_dtype == "auto":
+        number_bytes = 1 if shape.fp8_kv_cache else shape.number_bytes
+    return Flags(
+        release=release,
+        utilization=share_of(recipe),
+        kv_bytes=options.kv_cache_memory_bytes,
+        number_bytes=number_bytes,
+        tensor_parallel=sparks,
+        context=None if context == AUTO else context,
+        sequences=sequences,
+        batched=batched,
+        drafted=options.drafted,
+        mtp=options.mtp,
+        drafter=drafter[1] if drafter else None,
+        captured=0 if options.graphs == "none" else captured,
+        whole_steps=options.graphs == "steps",
+        graphs_in_share=estimate == "1",
+        prefix_caching=recipe.caches_prefixes,
+        vision=not options.language_model_only,
+        table_on_disk=recipe.env.get("VLLM_PLE_TABLE_MEMORY") == "disk",
+        halved=options.quantization in ("fp8", "fp8_per_tensor") and not shape.quantized,
+    )
+
+
+def share_of(recipe: Recipe) -> float:
+    """Return the share of the memory that vLLM takes, 0 to 1."""
+    release = recipe.release or _NEWEST
+    return recipe.options.gpu_memory_utilization or (0.92 if release >= _UTILIZATION_092 else 0.9)
+
+
 @dataclass(frozen=True)
 class _Kind:
     """Layers of one kind.
 
     Attributes:
-        layers: How many.
         token_bytes: Bytes of a token in one of them; 0 = a state of fixed size.
         window: Tokens that are kept; 0 = all.
         heads: Number and dimension of the key-value heads; layers that differ in them are of two
@@ -64,14 +151,8 @@ class _Kind:
 
 @dataclass(frozen=True)
 class KvCache:
-    """The layout.
-
-    Attributes:
-        block: Tokens of the model's block.
-        page: Bytes of a page.
-        pool: Bytes of a block of the pool.
-        groups: Number of groups.
-        state: Bytes of the state of a linear-attention layer, without padding.
+    """The layout: tokens of the model's block, bytes of a page and of a block of the pool, the
+    number of groups, and bytes of the state of a linear-attention layer, without padding.
     """
 
     block: int
@@ -87,17 +168,17 @@ class KvCache:
         return max(0, size // self.pool)
 
     def needed(self, context: int) -> int:
-        """Blocks that a request of so many tokens takes at the most."""
+        """Return the blocks that a request of so many tokens takes at the most."""
         return sum(
             groups * self._blocks(kind, block, context) for groups, kind, block in self._kinds
         )
 
     def size(self, context: int) -> int:
-        """Bytes that a request of so many tokens takes at the most."""
+        """Return the bytes that a request of so many tokens takes at the most."""
         return self.needed(context) * self.pool
 
     def longest(self, size: int, limit: int) -> int:
-        """Tokens of the longest request, up to a limit, in a cache of so many bytes; 0 = none."""
+        """Return the tokens, up to a limit, of the longest request in a cache of so many bytes."""
         return bisect_right(range(1, limit + 1), size, key=self.size)
 
     def _blocks(self, kind: _Kind, block: int, context: int) -> int:

@@ -4,15 +4,20 @@
 docs/memory.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 
-from sparkwright.common.hardware import GIB
+from sparkwright.common.hardware import GIB, Hardware
 from sparkwright.declared.recipe.recipe import Recipe
-from sparkwright.plan.memory.flags import TOKENS_BY_CONCURRENCY, Flags, flags
-from sparkwright.plan.memory.kv_cache import KvCache, kv_cache
+from sparkwright.plan.memory.kv_cache import (
+    TOKENS_BY_CONCURRENCY,
+    Flags,
+    KvCache,
+    flags,
+    kv_cache,
+    share_of,
+)
 from sparkwright.plan.release.lock import CheckpointLock, Lock
 from sparkwright.plan.release.model_config import Shape
 
@@ -34,6 +39,9 @@ GRAPHS, GRAPH = int(0.18 * GIB), 3.75 * MIB
 HOST = {1: int(6.9 * GIB), 2: int(17.4 * GIB)}
 # What the CUDA driver takes of a graphics card besides. A common figure, not measured here.
 CONTEXT = GIB // 2
+# What the processes of a second engine take of the host besides: 0.66 GB its API server and 0.61 GB
+# its core were measured (vLLM 0.32.0 on a CPU); what is loaded for a GPU is more, and not measured.
+_PROCESSES = 2 * GIB
 
 
 def gib(size: float) -> str:
@@ -43,13 +51,7 @@ def gib(size: float) -> str:
 
 @dataclass(frozen=True)
 class Weights:
-    """A checkpoint's part in the plan.
-
-    Attributes:
-        repo: Its name, for messages.
-        size: Bytes of its safetensors files.
-        shape: Its shape, if it is known.
-    """
+    """A checkpoint's repository, the bytes of its safetensors files, and its shape, if known."""
 
     repo: str
     size: int
@@ -58,13 +60,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Load:
-    """The recipe to serve, with the sizes of its checkpoints.
-
-    Attributes:
-        recipe: As it is for this number of Sparks.
-        sparks: How many serve it.
-        checkpoints: By the names that the recipe has for them.
-    """
+    """The recipe to serve, as it is for its number of Sparks, with its checkpoints by name."""
 
     recipe: Recipe
     sparks: int
@@ -95,20 +91,13 @@ class MemoryPlan:
     """The plan of one Spark, in bytes.
 
     Attributes:
-        total: The memory that the engine may use a share of.
+        total: The memory that the engine may use a share of; if `unified`, it is the host's.
+        activations: What a step needs while it runs, and what is never freed.
+        kv_bytes: The KV cache; below 0 when there is no room for any.
+        limit: Tokens of the longest context that the model is run with, whatever fits.
+        counts: What each option that counts something takes.
         kept: What of it the kernel keeps from all.
         beside: What another engine on the Spark takes.
-        unified: Whether it is the host's.
-        sparks: How many serve the model together.
-        flags: The settings that decided the plan.
-        weights: Of the model, as loaded.
-        drafter: Weights of a drafter of its own.
-        activations: What a step needs while it runs, and what is never freed.
-        graphs: CUDA graphs.
-        kv_bytes: The KV cache; below 0 when there is no room for any.
-        cache: Its layout.
-        counts: What each option that counts something takes.
-        limit: Tokens of the longest context that the model is run with, whatever fits.
     """
 
     total: int
@@ -123,8 +112,8 @@ class MemoryPlan:
     cache: KvCache
     limit: int
     counts: tuple[Count, ...]
-    kept: int = 0
-    beside: int = 0
+    kept: int
+    beside: int
 
     @property
     def besides_cache(self) -> int:
@@ -172,38 +161,40 @@ class MemoryPlan:
         return self.blocks // self.cache.groups * self.cache.block
 
 
-def plan_memory(load: Load, total: int, unified: bool, kept: int = 0) -> MemoryPlan:
-    """Plan the memory of one of the Sparks that serve a recipe.
+def plan_memory(
+    load: Load, hardware: Hardware, memory: int = 0, kept: int = 0, beside: int = 0
+) -> MemoryPlan | None:
+    """Plan the memory of one of the Sparks that serve a recipe; None where nothing can be planned.
 
     Args:
-        load: What is served; every checkpoint has a shape.
-        total: Bytes of the memory that the engine may use a share of: all of the host's where it
-            is unified, else the GPU's as CUDA counts it.
-        unified: Whether the memory is the host's.
-        kept: Bytes of it that the kernel keeps, though they count in it.
+        memory: Bytes of the host's as measured; 0 = those that the class has.
+        kept, beside: As of a `MemoryPlan`.
     """
-    model = load.checkpoints["model"]
-    assert model.shape is not None
-    settings = flags(load.recipe, model.shape, total, load.sparks)
+    model = load.checkpoints.get("model")
+    if not hardware.total_gib or model is None or model.shape is None or load.shapeless:
+        return None
+    # A card's nominal memory is less than nvidia-smi shows, as CUDA counts it.
+    total = memory if memory and hardware.unified else int(hardware.total_gib * GIB)
+    shape, settings = model.shape, flags(load.recipe, model.shape, total, load.sparks)
     drafter = load.checkpoints[settings.drafter] if settings.drafter else None
-    shape = model.shape
     step = Count("max-num-batched-tokens", settings.batched, int(ACTIVATIONS * shape.hidden * 2))
     requests = Count("max-num-seqs", settings.sequences, LOGITS * shape.vocabulary)
     graphs = Count("max-cudagraph-capture-size", settings.captured, int(GRAPH))
     plan = MemoryPlan(
         total=total,
-        unified=unified,
+        unified=hardware.unified,
         sparks=load.sparks,
         flags=settings,
-        weights=_loaded(model.size, model.shape, settings) // load.sparks,
+        weights=_loaded(model.size, shape, settings) // load.sparks,
         drafter=drafter.size // load.sparks if drafter else 0,
         activations=FIXED + step.bytes + requests.bytes,
         graphs=GRAPHS + graphs.bytes if settings.captured else 0,
         kv_bytes=settings.kv_bytes or 0,
-        cache=kv_cache(model.shape, settings, drafter.shape if drafter else None),
-        limit=settings.context or model.shape.positions,
+        cache=kv_cache(shape, settings, drafter.shape if drafter else None),
+        limit=settings.context or shape.positions,
         counts=(requests, step, graphs),
         kept=kept,
+        beside=beside,
     )
     if settings.kv_bytes is not None:
         return plan
@@ -224,6 +215,37 @@ def _loaded(size: int, shape: Shape, settings: Flags) -> int:
         kept = 2 * shape.vocabulary * shape.hidden + (shape.vision if settings.vision else 0)
         size = kept * number + (size - kept * number) // number
     return max(0, size)
+
+
+def sized(load: Load, hardware: Hardware) -> Recipe:
+    """Return a recipe whose engine shares its Spark with another one, whatever that one does.
+
+    vLLM gives an engine what is left of its share once it has measured itself, which an engine that
+    starts at the same time makes wrong; and it refuses to start where less than its share is free.
+    So each engine gets its KV cache in bytes, by the plan, and a share that is what it takes. A
+    size that the recipe has itself is kept. What cannot be planned stays as it is: the preflight
+    says so.
+    """
+    recipe, plan = load.recipe, plan_memory(load, hardware)
+    if plan is None or plan.kv_bytes <= 0:
+        return recipe
+    share = min(ceil(1000 * plan.engine / plan.total) / 1000, 1.0)
+    size = {"kv-cache-memory-bytes": plan.kv_bytes // MIB * MIB}
+    own = {} if plan.flags.kv_bytes is not None else size
+    args = recipe.args | own | {"gpu-memory-utilization": share}
+    return recipe.model_copy(update={"args": args})
+
+
+def engine_bytes(load: Load, hardware: Hardware) -> int:
+    """Return the bytes that an engine takes beside another one; 0 where nobody knows.
+
+    What has no plan takes its share at the most.
+    """
+    if not hardware.total_gib:
+        return 0
+    plan = plan_memory(load, hardware)
+    engine = plan.engine if plan else int(share_of(load.recipe) * hardware.total_gib * GIB)
+    return engine + (_PROCESSES if hardware.unified else CONTEXT)
 
 
 def load_of(recipe: Recipe, lock: Lock, sparks: int) -> Load:

@@ -13,13 +13,11 @@ A replica's inventory has the digest of the index, and the index those of all el
 believed because it is on the disk that brings the bundle.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -47,8 +45,12 @@ _LARGEST_INDEX = 64 * 1024 * 1024
 # Bytes up to which a run reads a file to compare it before it begins. Larger ones are hashed on
 # their way, and on the Spark.
 _SMALL = 1024 * 1024
-_CHUNK = 1024 * 1024
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
+
+
+def blob(digest: str) -> str:
+    """Return the path of a part of an image, as in an image that Docker has saved."""
+    return f"blobs/sha256/{digest.removeprefix('sha256:')}"
 
 
 class BundledFile(Model):
@@ -61,10 +63,8 @@ class BundledFile(Model):
 class BundledImage(Model):
     """An image for one platform, in the parts that a registry has.
 
-    Attributes:
-        top: Digest of what the lock names: the index of all platforms, or the manifest itself.
-        manifests: Digests of the index, if there is one, and of the manifest.
-        layers: Digests, the lowest first.
+    Its top is what the lock names, the index of all platforms or the manifest itself; its manifests
+    are the index, if there is one, and the manifest; the lowest layer is the first.
     """
 
     media_type: Text = Field(description="the media type of the image's index or manifest")
@@ -86,11 +86,6 @@ class BundleIndex(Model):
     lock: Lock
     images: dict[Text, BundledImage]
     files: dict[Annotated[str, AfterValidator(inside)], BundledFile]
-
-
-def blob(digest: str) -> str:
-    """Return the path of a part of an image, as in an image that Docker has saved."""
-    return f"blobs/sha256/{digest.removeprefix('sha256:')}"
 
 
 def checkpoint_folder(locked: CheckpointLock) -> str:
@@ -134,12 +129,11 @@ class Bundle:
 
 def unbundled(recipe: Recipe) -> list[str]:
     """Return the problems, for a PlanError, of a recipe that no bundle can serve."""
-    if recipe.build is None:
-        return []
-    return [
+    problem = (
         f"recipe {recipe.name}: image: found one that a Spark builds, for which it needs internet; "
         "expected one of a registry: a bundle can bring no other"
-    ]
+    )
+    return [problem] if recipe.build else []
 
 
 def read_bundle(folder: Path, digest: str | None, inventory: Path) -> Bundle:
@@ -195,18 +189,15 @@ def _wrong_files(bundle: Bundle) -> Iterator[str]:
 
 def file_hash(path: Path) -> str:
     """Return the sha256 of a file."""
-    digest = sha256()
     with path.open("rb") as content:
-        while chunk := content.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return file_digest(content, "sha256").hexdigest()
 
 
 def wheels_of(bundle: Bundle, requirements: str, name: str) -> list[str]:
     """Return the paths of the wheels that requirements allow."""
     by_hash = {bundle.index.files[path].sha256: path for path in bundle.below(WHEELS)}
     found: list[str] = []
-    problems = []
+    problems: list[str] = []
     # Of a requirement, what follows its first line is indented.
     for requirement in re.split(r"\n(?=\S)", requirements):
         hashes = _HASH.findall(requirement)

@@ -1,7 +1,5 @@
 """The `vllm serve` and `docker run` lines of a recipe."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,8 +16,7 @@ from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.declared.recipe.rules import doubts
 from sparkwright.declared.recipe.trust import needs
 from sparkwright.declared.recipe.values import FABRIC_ENVIRONMENT, REFERENCE
-from sparkwright.plan.release.container import CONTAINER_OPTIONS, MEDIA_NETWORK
-from sparkwright.plan.release.guard import slice_of
+from sparkwright.plan.release.container import CONTAINER_OPTIONS, MEDIA_NETWORK, slice_of
 
 # Where the engine finds things inside its container.
 _MODELS = "/models"
@@ -60,8 +57,7 @@ _STEP_TIMEOUT, _LEAST_STEP_TIMEOUT = "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS", 180
 class Ranks:
     """The Sparks that serve a replica together, the head first, and the rank of one of them.
 
-    On the fabric each has an address on either of two subnets; a single Spark has none. The head
-    alone has the API.
+    On the fabric each has an address on either of two subnets; a single Spark has none.
     """
 
     sparks: tuple[str, ...] = ("",)
@@ -78,8 +74,13 @@ class Expansion(str):
     """A word that the shell is to expand, so it is not quoted."""
 
 
+# As a release's `run` has them: Docker's id of the image, the name of its folder for what it
+# compiles, and the numbers of user and group.
+IMAGE, CACHE, _USER = Expansion('"$image"'), Expansion("${image#sha256:}"), Expansion('"$user"')
+
+
 def serve_arguments(recipe: Recipe, ranks: Ranks) -> list[str]:
-    """Return the arguments of ``vllm`` for one rank, unquoted."""
+    """Return the arguments of ``vllm`` for one rank, unquoted; the head alone has the API."""
     words = ["serve", _container_path(recipe, "model")]
     args = dict(recipe.args)
     domains = args.pop(DOMAINS, [NOWHERE])
@@ -96,17 +97,17 @@ def serve_arguments(recipe: Recipe, ranks: Ranks) -> list[str]:
 
 
 def container_arguments(recipe: Recipe, ranks: Ranks) -> list[str]:
-    """Return the arguments of the container for one rank; as `serve_arguments`."""
+    """Return the arguments of the container for one rank, as `serve_arguments`."""
     return [*_START, *serve_arguments(recipe, ranks)]
 
 
 def environment(recipe: Recipe, nodes: int = 1) -> dict[str, str]:
     """Return the environment of the engine: the recipe's own variables and ours."""
     own = {key: _substitute(recipe, value) for key, value in recipe.env.items()}
-    if nodes > 1:
-        own = {_STEP_TIMEOUT: str(max(_LEAST_STEP_TIMEOUT, ceil(2 * recipe.longest_step)))} | own
-        return own | _ENVIRONMENT
-    return own | _ENVIRONMENT | _ALONE
+    if nodes == 1:
+        return own | _ENVIRONMENT | _ALONE
+    patience = str(max(_LEAST_STEP_TIMEOUT, ceil(2 * recipe.longest_step)))
+    return {_STEP_TIMEOUT: patience} | own | _ENVIRONMENT
 
 
 def docker_run(
@@ -114,17 +115,13 @@ def docker_run(
     ranks: Ranks,
     place: Place,
     *,
-    image: str,
-    cache: str,
     release: str,
     folders: Mapping[str, str],
-    user: str,
+    image: str = IMAGE,
+    cache: str = CACHE,
+    user: str = _USER,
 ) -> list[str]:
-    """Return the command that runs an engine in the foreground, unquoted.
-
-    The image, the name of its own folder for what it compiles, and the numbers of user and group
-    may be what the shell expands to them.
-    """
+    """Return the command that runs an engine in the foreground, unquoted."""
     words = ["docker", "run", "--rm", "--name", f"vllm-{release}"]
     words += ["--label", f"sparkwright.release={release}"]
     # The image is on the host before a start, which must not download 10 GB.
@@ -200,12 +197,10 @@ def _resolve(recipe: Recipe, value: object) -> object:
 
 def _option(name: str, value: object) -> list[str]:
     match value:
-        case True:
-            return [f"--{name}"]
-        case False:
-            return [f"--no-{name}"]
+        case bool():
+            return [f"--{name}" if value else f"--no-{name}"]
         case list():
-            return [f"--{name}", *(_scalar(item) for item in value)]
+            return [f"--{name}", *map(_scalar, value)]
         case dict():
             return [f"--{name}", json.dumps(value, separators=(",", ":"))]
         case _:
@@ -217,10 +212,7 @@ def _scalar(value: object) -> str:
 
 
 def report(name: str, sparks: int | None = None) -> Iterator[str]:
-    """Yield the lines that serve a recipe, as units will run them.
-
-    Without a number of Sparks it is the smallest that the recipe allows.
-    """
+    """Yield the lines that serve a recipe, as units run them; by default on the fewest Sparks."""
     whole = load_recipe(name)
     nodes = whole.checked_sparks(sparks)
     recipe = whole.for_sparks(nodes)
@@ -228,17 +220,17 @@ def report(name: str, sparks: int | None = None) -> Iterator[str]:
     yield f"# {recipe.name}: {' '.join(recipe.description.split())}"
     yield f"# vLLM {recipe.vllm}; hardware {', '.join(recipe.hardware)}; {nodes} Spark(s)."
     yield "# A Spark runs the image by the digest in the lock, and RELEASE is 8 hexadecimal digits;"
-    yield "# COMMIT is the beginning of the one in the lock, and IMAGE is Docker's id of the image."
-    yield f"# USER:GROUP are the numbers of {FIRST_USER}, a user without rights of the Spark."
+    yield "# COMMIT is the beginning of the one in the lock, and $image the image's id in Docker."
+    yield f"# $user has the numbers of {FIRST_USER}, a user without rights of the Spark."
     if faults := warning(recipe):
         yield f"# {faults}"
     yield from (f"# {doubt}" for doubt in doubts(recipe))
     required = list(needs(recipe))
-    if trusts := dict.fromkeys(need.name for need in required):
+    if required:
+        trusts = dict.fromkeys(need.name for need in required)
         yield "# Only a replica that says so in the inventory may serve it:"
         yield f"#   trusts: [{', '.join(trusts)}]"
-    for need in required:
-        yield from (f"# {line}" for line in need.details)
+        yield from (f"# {line}" for need in required for line in need.details)
     if nodes > 1:
         yield "# HEAD-FABRIC-ADDRESS is of `fabric_subnets`; what `--env` names, each Spark finds."
     yield f"\n# {release}/engine.env"
@@ -247,15 +239,9 @@ def report(name: str, sparks: int | None = None) -> Iterator[str]:
     folders = {name: f"{each.folder}@COMMIT" for name, each in recipe.checkpoints.items()}
     for rank in range(nodes):
         role = "head" if rank == 0 else "worker"
+        ranks, place = Ranks(("",) * nodes, (("HEAD-FABRIC-ADDRESS", ""),), rank), "/opt/qwen36"
         docker = docker_run(
-            recipe,
-            Ranks(("",) * nodes, (("HEAD-FABRIC-ADDRESS", ""),), rank),
-            Place("/opt/qwen36"),
-            image=image,
-            cache="IMAGE",
-            release=release,
-            folders=folders,
-            user="USER:GROUP",
+            recipe, ranks, Place(place), release=release, folders=folders, image=image
         )
         start = docker.index(image)
         yield f"\n# rank {rank} ({role}): docker run\n{shell_lines(docker, breaks=[start])}"

@@ -1,25 +1,24 @@
-"""Fills and refreshes the lock beside an inventory."""
-
-from __future__ import annotations
+"""Fills and refreshes the lock beside an inventory, and says where one is lost that is in use."""
 
 import platform
 import re
-import sys
 import threading
 from collections.abc import Callable, Collection, Mapping
 from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from sparkwright.common import yaml
+from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
+from sparkwright.common.part import Part
 from sparkwright.common.schema import unknown
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.settings import read_settings
 from sparkwright.declared.recipe.loader import load_recipe
-from sparkwright.declared.recipe.recipe import Checkpoint, Recipe
+from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.plan.release.bundle import Bundle
 from sparkwright.plan.release.lock import (
     CheckpointLock,
@@ -42,6 +41,8 @@ from sparkwright.plan.release.token import Hub
 T = TypeVar("T")
 NONE: Mapping[str, str] = MappingProxyType({})
 _VERSION = re.compile(r"sha256:[0-9a-f]{64}|[0-9a-f]{40}")
+# The names that a host may have us print in a command line: an image's, or a checkpoint's.
+_PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,250}@(sha256:[0-9a-f]{64}|[0-9a-f]{40})")
 
 # pyinfra runs a deploy for all hosts as greenlets of one process: the first resolves, others wait.
 _turn = threading.Lock()
@@ -82,7 +83,7 @@ def ensure_lock(
         else:
             new = resolve(old, recipes, endpoint, token, mirrors=mirrors)
         if new != old and record:
-            record_lock(lock_path(inventory), new)
+            write_lock(lock_path(inventory), new)
         _known[path] = new
         return new
 
@@ -92,19 +93,10 @@ def _from_bundle(lock: Lock, recipes: Collection[Recipe], bundle: Bundle) -> Loc
     part = bundle.index.lock.part(recipes)
     images, checkpoints = part.images | lock.images, part.checkpoints | lock.checkpoints
     new = Lock(images=images, checkpoints=checkpoints)
-    problems = [
-        line for recipe in recipes for line in (*outdated(recipe, new), *bundle.lacks(recipe, new))
-    ]
-    if problems:
+    lacks = (line for recipe in recipes for line in bundle.lacks(recipe, new))
+    if problems := [*outdated(recipes, new), *lacks]:
         raise PlanError(*dict.fromkeys(problems))
     return new
-
-
-def record_lock(path: Path, lock: Lock) -> None:
-    """Write a lock, and say so; raises as `write_lock`."""
-    write_lock(path, lock)
-    what = "what the names in recipes stand for"
-    print(f"wrote {path}: {what}; keep it in git", file=sys.stderr)
 
 
 def resolve(
@@ -121,7 +113,7 @@ def resolve(
     `adopted` are the digests of images and commits of repositories to take, by name.
     """
     images, checkpoints = dict(lock.images), dict(lock.checkpoints)
-    problems: dict[str, None] = {}
+    problems: list[str] = []
     seen: set[str] = set()
 
     def fill(found: dict[str, T], key: str, ask: Callable[[], T]) -> None:
@@ -130,19 +122,20 @@ def resolve(
             try:
                 found[key] = ask()
             except PlanError as error:
-                problems.update(dict.fromkeys(error.problems))
+                problems.extend(error.problems)
 
-    chosen = Lock() if refresh else lock
+    # Another choice of a repository's files has the commit that the lock has for the first.
+    commits = {(each.repo, each.revision): each.commit for each in lock.checkpoints.values()}
     for recipe in recipes:
         fill(images, image_key(recipe), partial(_image, recipe, adopted, mirrors))
-        for name, checkpoint in recipe.checkpoints.items():
-            commit = adopted.get(checkpoint.repo) or _locked_commit(checkpoint, chosen)
+        for name, it in recipe.checkpoints.items():
+            locked = None if refresh else commits.get((it.repo, it.revision))
+            commit = adopted.get(it.repo) or locked
             ask = partial(_checkpoint, recipe, name, commit, endpoint, token)
-            fill(checkpoints, checkpoint_key(checkpoint), ask)
+            fill(checkpoints, checkpoint_key(it), ask)
     new = Lock(images=images, checkpoints=checkpoints)
-    problems.update(dict.fromkeys(line for recipe in recipes for line in outdated(recipe, new)))
-    if problems:
-        raise PlanError(*problems)
+    if problems := [*problems, *outdated(recipes, new)]:
+        raise PlanError(*dict.fromkeys(problems))
     return new
 
 
@@ -152,9 +145,7 @@ def _image(recipe: Recipe, adopted: Mapping[str, str], mirrors: Mapping[str, str
 
     name = recipe.base_image
     place, known = repository(name), published().get(name, NONE)
-    digest = known.get("version")
-    if "@" not in name:
-        digest = adopted.get(place, digest)
+    digest = None if "@" in name else adopted.get(place, known.get("version"))
     arch = HARDWARE[recipe.hardware[0]].arch or platform.machine()
     image = resolve_image(f"{place}@{digest}" if digest else name, arch, mirrors)
     source = known.get("source") if known.get("version") == digest else None
@@ -175,43 +166,6 @@ def _checkpoint(
     locked = resolve_checkpoint(checkpoint.repo, asked, endpoint, token, choice)
     source = known.get("source") if known.get("version") == asked else None
     return locked.model_copy(update={"revision": revision, "source": source})
-
-
-def _locked_commit(checkpoint: Checkpoint, lock: Lock) -> str | None:
-    """Return the commit that the lock has for another choice of a repository's files."""
-    names = (checkpoint.repo, checkpoint.revision)
-    found = (each for each in lock.checkpoints.values() if (each.repo, each.revision) == names)
-    return next((each.commit for each in found), None)
-
-
-def _adopted(versions: Collection[str], recipes: Collection[Recipe]) -> dict[str, str]:
-    """Return digests and commits by the names of images and repositories that recipes have."""
-    images = {repository(recipe.base_image) for recipe in recipes}
-    repos = {each.repo for recipe in recipes for each in recipe.checkpoints.values()}
-    found: dict[str, str] = {}
-    problems: list[str] = []
-    for version in versions:
-        name, _, pin = version.rpartition("@")
-        if not (name and _VERSION.fullmatch(pin)):
-            problems.append(
-                f"--adopt: found {version}; expected NAME@sha256:… of an image, or "
-                "OWNER/NAME@COMMIT of a checkpoint"
-            )
-            continue
-        problems += unknown("--adopt", [name], images if ":" in pin else repos)
-        if found.setdefault(name, pin) != pin:
-            problems.append(f"--adopt: found two versions of {name}; expected one")
-    if problems:
-        raise PlanError(*problems)
-    return found
-
-
-def _mirrors(words: Collection[str]) -> Mapping[str, str]:
-    """Return the mirrors of the command line, checked as those of the settings."""
-    if wrong := [word for word in words if "=" not in word]:
-        raise PlanError(f"--registry-mirror: found {wrong[0]}; expected REGISTRY=MIRROR")
-    pairs = dict(word.split("=", 1) for word in words)
-    return read_settings({"registry_mirrors": pairs}, "--registry-mirror").registry_mirrors
 
 
 def update(
@@ -236,10 +190,93 @@ def update(
     if problems := unknown("--refresh", names, {recipe.name for recipe in used}):
         raise PlanError(*problems)
     recipes = [recipe for recipe in used if not names or recipe.name in names]
-    old, token = read_lock(path), hub.token()
-    adopted = _adopted(adopt, recipes)
-    new = resolve(old, recipes, hub.endpoint, token, refresh, adopted, _mirrors(mirrors))
+    if wrong := [word for word in mirrors if "=" not in word]:
+        raise PlanError(f"--registry-mirror: found {wrong[0]}; expected REGISTRY=MIRROR")
+    named = {"registry_mirrors": dict(word.split("=", 1) for word in mirrors)}
+    settings, old = read_settings(named, "--registry-mirror"), read_lock(path)
+    adopted, token = _adopted(adopt, recipes), hub.token()
+    new = resolve(old, recipes, hub.endpoint, token, refresh, adopted, settings.registry_mirrors)
     changes = diff(old, new)
     if changes and not check:
-        record_lock(path, new)
+        write_lock(path, new)
     return changes
+
+
+def _adopted(versions: Collection[str], recipes: Collection[Recipe]) -> dict[str, str]:
+    """Return digests and commits by the names of images and repositories that recipes have."""
+    images = {repository(recipe.base_image) for recipe in recipes}
+    repos = {each.repo for recipe in recipes for each in recipe.checkpoints.values()}
+    found: dict[str, str] = {}
+    problems: list[str] = []
+    for version in versions:
+        name, _, pin = version.rpartition("@")
+        if not (name and _VERSION.fullmatch(pin)):
+            problems.append(
+                f"--adopt: found {version}; expected NAME@sha256:… of an image, or "
+                "OWNER/NAME@COMMIT of a checkpoint"
+            )
+            continue
+        problems += unknown("--adopt", [name], images if ":" in pin else repos)
+        if found.setdefault(name, pin) != pin:
+            problems.append(f"--adopt: found two versions of {name}; expected one")
+    if problems:
+        raise PlanError(*problems)
+    return found
+
+
+class Served(Part):
+    """The release that a replica of a Spark serves, and the vLLM and names that it was made of.
+
+    Among its pins ``NAME@sha256:…`` and ``OWNER/NAME@COMMIT`` is the name of an image that was
+    built, which is none.
+    """
+
+    part: ClassVar = "engines.served"
+
+    release: str = ""
+    vllm: str = ""
+    pins: tuple[str, ...] = ()
+
+
+def lost_pins(
+    inventory: Path, lock: Lock | None, recipes: Collection[Recipe], served: Mapping[str, Served]
+) -> str | None:
+    """Return why a run may look up no names; None if no release was made of what they stood for."""
+    pins = {name: _lost(lock or Lock(), recipes, each) for name, each in sorted(served.items())}
+    serving = [name for name in pins if (served[name].release if lock is None else pins[name])]
+    if not serving:
+        return None
+    lost = dict.fromkeys(pin for name in serving for pin in pins[name])
+    names = dict.fromkeys(pin.rpartition("@")[0] for pin in lost)
+    found = "no such file" if lock is None else f"no entry for {' and '.join(names)}"
+    who = " and ".join(f"{name} serves {served[name].release}" for name in serving)
+    path, adopted = lock_path(inventory), " ".join(f"--adopt {pin}" for pin in lost)
+    from_spark = f"  Or make it from what serves: {next_line('lock', adopted)}\n" if lost else ""
+    return (
+        f"{path}: found {found}, while {who}; expected what the names in recipes stood for: if "
+        "they are looked up again, they may stand for other versions. Nothing was changed.\n"
+        f"  Get the file from git: git checkout -- {path}; or from whoever deployed last.\n"
+        f"{from_spark}  Or take what the names stand for today: {next_line('lock')}"
+    )
+
+
+def _lost(lock: Lock, recipes: Collection[Recipe], served: Served) -> list[str]:
+    """Return the pins of a release that names stand for, and that a lock has not.
+
+    A name that a recipe has anew stands for another version: what the release is made of is then in
+    the lock, under the old name, or has another vLLM.
+    """
+    names = {
+        repository(recipe.base_image)
+        for recipe in recipes
+        if recipe.vllm == served.vllm and image_key(recipe) not in lock.images
+    } | {
+        each.repo
+        for recipe in recipes
+        for each in recipe.checkpoints.values()
+        if checkpoint_key(each) not in lock.checkpoints
+    }
+    locked = {f"{repository(name)}@{each.digest}" for name, each in lock.images.items()}
+    locked |= {f"{each.repo}@{each.commit}" for each in lock.checkpoints.values()}
+    pins = filter(_PIN.fullmatch, served.pins)
+    return [pin for pin in pins if pin.rpartition("@")[0] in names and pin not in locked]

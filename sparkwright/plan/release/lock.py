@@ -3,14 +3,13 @@
 It is beside the inventory: ``sparks.lock.yaml`` for ``sparks.yaml``.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
+import sys
 from collections.abc import Collection, Iterable
 from datetime import date
 from pathlib import Path, PurePosixPath
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field
 
@@ -28,10 +27,9 @@ _HEADER = """\
 # also refreshes it (--refresh). Not meant to be edited. `source` says who publishes it;
 # without one it is what the registry or the hub said on that day, and nobody else was asked.
 """
-
-
 # Begins the names of our own files in a checkpoint's folder: a record, or a partial download.
 _OURS = ".sparkwright"
+_DAY = "a date in quotes, such as '2026-04-19'"
 
 
 def inside(path: str) -> str:
@@ -42,9 +40,6 @@ def inside(path: str) -> str:
     if parts[0].startswith(_OURS):
         raise ValueError(f"a path that does not begin with {_OURS}: these are Sparkwright's own")
     return path
-
-
-_DAY = "a date in quotes, such as '2026-04-19'"
 
 
 def _day(text: str) -> str:
@@ -124,12 +119,12 @@ class Lock(Model):
         """Return the locked checkpoint; None if it is not locked yet."""
         return self.checkpoints.get(checkpoint_key(checkpoint))
 
-    def part(self, recipes: Iterable[Recipe]) -> Lock:
+    def part(self, recipes: Iterable[Recipe]) -> Self:
         """Return what it has of the names in recipes."""
-        names = {name for recipe in recipes for name in names_of(recipe)}
+        names = names_of(recipes)
         images = {name: each for name, each in self.images.items() if name in names}
         checkpoints = {name: each for name, each in self.checkpoints.items() if name in names}
-        return Lock(images=images, checkpoints=checkpoints)
+        return type(self)(images=images, checkpoints=checkpoints)
 
     def folder(self, checkpoint: Checkpoint) -> str:
         """Return the folder of a locked checkpoint on a Spark, below the root.
@@ -153,7 +148,7 @@ def places(repo: str, folder: str, folders: Iterable[str]) -> list[str]:
 
 
 def image_key(recipe: Recipe) -> str:
-    """Return the name of a recipe's image in a lock: its reference, and any other arch than arm."""
+    """Return the name of a recipe's image in a lock: its reference, and any arch but arm's."""
     arch = HARDWARE[recipe.hardware[0]].arch
     return recipe.base_image if arch in (None, "aarch64") else f"{recipe.base_image} on {arch}"
 
@@ -164,9 +159,13 @@ def checkpoint_key(checkpoint: Checkpoint) -> str:
     return f"{public_key(checkpoint)}{files}"
 
 
-def names_of(recipe: Recipe) -> list[str]:
-    """Return all names of a recipe that a lock has."""
-    return [image_key(recipe), *map(checkpoint_key, recipe.checkpoints.values())]
+def names_of(recipes: Iterable[Recipe]) -> dict[str, None]:
+    """Return all names of recipes that a lock has, each once."""
+    found: dict[str, None] = {}
+    for recipe in recipes:
+        keys = (image_key(recipe), *map(checkpoint_key, recipe.checkpoints.values()))
+        found |= dict.fromkeys(keys)
+    return found
 
 
 def public_key(checkpoint: Checkpoint) -> str:
@@ -199,11 +198,12 @@ def read_lock(path: Path) -> Lock:
 
 
 def write_lock(path: Path, lock: Lock) -> None:
-    """Write a lock file in one step, sorted, so that the same lock is the same bytes."""
+    """Write a lock file in one step, sorted: the same lock is the same bytes. Says so to people."""
     write_file(path, _HEADER + yaml.dump(lock.model_dump(exclude_none=True), sort_keys=True))
+    print(f"wrote {path}: what the names in recipes stand for; keep it in git", file=sys.stderr)
 
 
-def outdated(recipe: Recipe, lock: Lock) -> list[str]:
+def outdated(recipes: Iterable[Recipe], lock: Lock) -> list[str]:
     """Return the problems, for a PlanError, of commits that are older than their recipe accepts.
 
     A commit of unknown date passes.
@@ -214,6 +214,7 @@ def outdated(recipe: Recipe, lock: Lock) -> list[str]:
         "or later: with an older one the engine fails (`not_before` in the recipe). Ask the hub "
         f"again by `{next_line('lock', f'--refresh {recipe.name}')}`, and the next run "
         "fetches the files anew"
+        for recipe in recipes
         for name, checkpoint in recipe.checkpoints.items()
         if checkpoint.not_before
         and (locked := lock.checkpoint(checkpoint))
@@ -224,35 +225,30 @@ def outdated(recipe: Recipe, lock: Lock) -> list[str]:
 
 def unresolved(recipes: Collection[Recipe], lock: Lock, path: str) -> list[str]:
     """Return the problems, for a PlanError, of recipes' names that a lock lacks."""
-    names = dict.fromkeys(name for recipe in recipes for name in names_of(recipe))
-    locked = lock.images.keys() | lock.checkpoints.keys()
     return [
         f"{path}: {name} is not in the lock yet; {next_line('apply')} records it"
-        for name in names
-        if name not in locked
+        for name in names_of(recipes)
+        if name not in lock.images and name not in lock.checkpoints
     ]
 
 
 def diff(old: Lock, new: Lock) -> list[str]:
     """Return the changes from one lock to another, a line for each name, sorted."""
     before, after = _versions(old), _versions(new)
-    lines = [f"- {name}: {before[name]}" for name in before.keys() - after.keys()]
-    lines += [f"+ {name}: {after[name]}" for name in after.keys() - before.keys()]
-    both = before.keys() & after.keys()
-    changed = (name for name in both if before[name] != after[name])
-    lines += [f"~ {name}: {before[name]} -> {after[name]}" for name in changed]
-    return sorted(lines, key=lambda line: line[2:])
+    lines = []
+    for name in sorted(before.keys() | after.keys()):
+        if name not in after:
+            lines.append(f"- {name}: {before[name]}")
+        elif name not in before:
+            lines.append(f"+ {name}: {after[name]}")
+        elif before[name] != after[name]:
+            lines.append(f"~ {name}: {before[name]} -> {after[name]}")
+    return lines
 
 
 def _versions(lock: Lock) -> dict[str, str]:
-    images = (
-        (f"image {name}", f"{image.digest}, {image.size:,} bytes")
-        for name, image in lock.images.items()
-    )
-    checkpoints = ((f"checkpoint {key}", _version(each)) for key, each in lock.checkpoints.items())
-    return dict([*images, *checkpoints])
-
-
-def _version(locked: CheckpointLock) -> str:
-    day = f" of {locked.date}" if locked.date else ""
-    return f"{locked.commit}{day}, {len(locked.files)} files, {locked.size:,} bytes"
+    found = {f"image {name}": f"{it.digest}, {it.size:,} bytes" for name, it in lock.images.items()}
+    for name, it in lock.checkpoints.items():
+        version = f"{it.commit} of {it.date}" if it.date else it.commit
+        found[f"checkpoint {name}"] = f"{version}, {len(it.files)} files, {it.size:,} bytes"
+    return found

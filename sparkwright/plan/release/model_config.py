@@ -1,7 +1,5 @@
 """The shape of a model: the part of a checkpoint's config.json that decides its memory."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -81,7 +79,7 @@ def _shape(config: Mapping[str, Any], text: Mapping[str, Any]) -> Shape:
         kv_heads=text["num_key_value_heads"],
         head_dim=text.get("head_dim") or text["hidden_size"] // text["num_attention_heads"],
         **_linear(text),
-        number_bytes=_BYTES[text.get("dtype") or text.get("torch_dtype") or _dtype(config)],
+        number_bytes=_BYTES[_dtype(text) or _dtype(config) or "bfloat16"],
         fp8_kv_cache=_fp8_kv_cache(quantization),
         quantized=bool(quantization),
         positions=text["max_position_embeddings"],
@@ -115,8 +113,8 @@ def _linear(text: Mapping[str, Any]) -> dict[str, int]:
     }
 
 
-def _dtype(config: Mapping[str, Any]) -> str:
-    return str(config.get("dtype") or config.get("torch_dtype") or "bfloat16")
+def _dtype(config: Mapping[str, Any]) -> Any:
+    return config.get("dtype") or config.get("torch_dtype")
 
 
 def _fp8_kv_cache(quantization: Mapping[str, Any]) -> bool:
@@ -141,12 +139,10 @@ def _vision(vision: Mapping[str, Any]) -> int:
 
 def _mtp(text: Mapping[str, Any]) -> int:
     """Return the parameters of MTP layers: nearly all are of the experts, three matrices each."""
-    names = (
-        *("mtp_num_hidden_layers", "hidden_size", "num_experts", "moe_intermediate_size"),
-        "shared_expert_intermediate_size",
-    )
-    layers, hidden, experts, inner, shared = _whole([text.get(name) or 0 for name in names])
-    return layers * 3 * hidden * (experts * inner + shared)
+    experts = ("num_experts", "moe_intermediate_size", "shared_expert_intermediate_size")
+    names = ("mtp_num_hidden_layers", "hidden_size", *experts)
+    layers, hidden, count, inner, shared = _whole([text.get(name) or 0 for name in names])
+    return layers * 3 * hidden * (count * inner + shared)
 
 
 def _table(text: Mapping[str, Any], quantization: Mapping[str, Any]) -> int:

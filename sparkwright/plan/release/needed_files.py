@@ -5,9 +5,8 @@ which vLLM reads 61 (spark-arena/sparkrun, 239). What is left out here is what t
 0.17 to 0.33 leaves alone in a folder (model_loader/default_loader.py), and copies for others.
 """
 
-from __future__ import annotations
-
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -53,43 +52,39 @@ class Choice:
 def choice_of(recipe: Recipe, name: str) -> Choice:
     """Return how the files of one checkpoint of a recipe are chosen."""
     patterns = tuple(recipe.checkpoints[name].files or ())
-    return Choice(patterns, _format_of(recipe) if name == "model" else "transformers")
-
-
-def _format_of(recipe: Recipe) -> Format:
-    settings = (recipe, *recipe.by_sparks.values())
+    settings = (recipe, *recipe.by_sparks.values()) if name == "model" else ()
     formats = {str(each.args.get("load-format", "auto")) for each in settings}
     if "mistral" in {*formats, *(each.args.get("config-format") for each in settings)}:
-        return "mistral"
-    return "transformers" if formats <= _TRANSFORMERS else "any"
+        return Choice(patterns, "mistral")
+    return Choice(patterns, "transformers" if formats <= _TRANSFORMERS else "any")
 
 
 def needed(
     sizes: Mapping[str, int],
     choice: Choice,
-    shards: Callable[[str], Collection[str] | None],
+    shards: Callable[[str], Collection[str]],
     where: str,
 ) -> frozenset[str]:
     """Choose the files that an engine reads, of all files of a repository with their bytes.
 
-    `shards` returns the files that an index of the repository names; None if that is too large.
+    `shards` returns the files that an index of the repository names; none if that is too large.
     """
     weights = _weights(sizes, choice)
     index = next((path for path in weights if path.endswith(_INDICES)), None)
     if choice.patterns:
         chosen = _matching(sizes, choice.patterns, where)
         if index in chosen:
-            _check(_shards(index, shards), chosen, f"{where}: {index}", choice.patterns)
+            _check(shards(index), chosen, f"{where}: {index}", choice.patterns)
         _check(_numbered(chosen), chosen, where, choice.patterns)
         return frozenset(chosen)
     if choice.format == "any" or not weights:
         return frozenset(sizes)
-    named = _shards(index, shards)
-    _check(named, sizes, f"{where}: {index}")
-    weights = {path for path in weights if path == index or not named or path in named}
+    if index and (named := shards(index)):
+        _check(named, sizes, f"{where}: {index}")
+        weights = {index, *named}
     _check(_numbered(weights), sizes, where)
     texts = {path for path in sizes if _is_text(path, sizes[path])}
-    return frozenset(weights | named | texts | _module_weights(sizes))
+    return frozenset(weights | texts | _module_weights(sizes))
 
 
 def _weights(sizes: Mapping[str, int], choice: Choice) -> set[str]:
@@ -129,34 +124,27 @@ def _is_text(path: str, size: int) -> bool:
 
 
 def _matching(sizes: Mapping[str, int], patterns: Collection[str], where: str) -> set[str]:
-    found: dict[str, list[str]] = {}
+    found: set[str] = set()
+    problems: list[str] = []
     for pattern in patterns:
         whole = f"{pattern}*" if pattern.endswith("/") else pattern
-        found[pattern] = [path for path in sizes if fnmatchcase(path, whole)]
-    problems = [
-        f"{where}: files: found no file for {pattern}; expected a pattern of one of its "
-        f"{len(sizes)} files"
-        for pattern, paths in found.items()
-        if not paths
-    ]
+        found |= (paths := {path for path in sizes if fnmatchcase(path, whole)})
+        if not paths:
+            expected = f"a pattern of one of its {len(sizes)} files"
+            problems.append(f"{where}: files: found no file for {pattern}; expected {expected}")
     if problems:
         raise PlanError(*problems)
-    return {path for paths in found.values() for path in paths}
-
-
-def _shards(index: str | None, shards: Callable[[str], Collection[str] | None]) -> frozenset[str]:
-    return frozenset(shards(index) or ()) if index else frozenset()
+    return found
 
 
 def _numbered(weights: Collection[str]) -> set[str]:
-    """Return the shards that the numbers in the names of others promise, no more than one lacks."""
-    families = {
-        (match[1], match[3], match[4]) for path in weights if (match := _SHARD.fullmatch(path))
-    }
+    """Return the shards that the numbers in names promise; of a large set, one that lacks."""
+    matches = filter(None, map(_SHARD.fullmatch, weights))
+    families = Counter((match[1], match[3], match[4]) for match in matches)
     return {
         f"{stem}-{number:05}-of-{count}{suffix}"
-        for stem, count, suffix in families
-        for number in range(1, min(int(count), len(weights) + 1) + 1)
+        for (stem, count, suffix), have in families.items()
+        for number in range(1, min(int(count), have + 1) + 1)
     }
 
 

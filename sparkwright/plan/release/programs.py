@@ -21,6 +21,21 @@ from sparkwright.common.placed import COMMAND
 
 # The earliest that a zip archive can have.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
+# To parse the modules takes 20 ms, as part of each run.
+_IMPORT = re.compile(r"^ *from (host\.[\w.]+) import (?:\(([^)]*)\)|(.*))", re.MULTILINE)
+# Imports modules from the texts that stand before it, by their names.
+_LOADER = """
+import importlib.abc, importlib.util, sys
+class Loader(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
+    def find_spec(self, name, path, target=None):
+        if name in TEXTS:
+            return importlib.util.spec_from_loader(name, self)
+    def get_source(self, name):
+        return TEXTS[name]
+    def is_package(self, name):
+        return any(each.startswith(f"{name}.") for each in TEXTS)
+sys.meta_path.insert(0, Loader())
+"""
 
 
 def program_files(root: str) -> list[Entry]:
@@ -42,18 +57,16 @@ def program_files(root: str) -> list[Entry]:
 def spark_programs() -> bytes:
     """Return the archive of ``sparkwright-host``: all programs but the gateway's."""
     paths = (path for path in HOST_FILES.rglob("*.py") if path.parent.name != "gateway")
-    return archive("host.command:main", paths)
+    return _archive("host.command", "main", paths)
 
 
 @cache
 def program(module: str) -> bytes:
     """Return the archive that runs ``command`` of a module such as "host.engine.supervisor"."""
-    return archive(f"{module}:command", _imported(module))
+    return _archive(module, "command", _imported(module))
 
 
-def archive(main: str, paths: Iterable[Path]) -> bytes:
-    """Return a zip archive of modules below `HOST_FILES`; Python runs it from "module:function"."""
-    module, _, function = main.partition(":")
+def _archive(module: str, function: str, paths: Iterable[Path]) -> bytes:
     texts = {path.relative_to(HOST_FILES.parent).as_posix(): path.read_bytes() for path in paths}
     texts["__main__.py"] = f"from {module} import {function}\n\n{function}()\n".encode()
     buffer = io.BytesIO(b"#!/usr/bin/python3 -B\n")
@@ -66,30 +79,19 @@ def archive(main: str, paths: Iterable[Path]) -> bytes:
     return buffer.getvalue()
 
 
-def _imported(module: str) -> set[Path]:
-    """Return the files of a module, of the packages that it is in, and of all that it imports."""
-    waiting, paths = [module], set[Path]()
+def _imported(*modules: str) -> set[Path]:
+    """Return the files of modules, of the packages above them, and of all that they import."""
+    waiting, paths = [*modules], set[Path]()
     while waiting:
-        name = waiting.pop()
-        for path in _files(name):
-            if path not in paths:
-                paths.add(path)
-                waiting += _imports(path)
+        parts = waiting.pop().split(".")
+        for end in range(1, len(parts) + 1):
+            path = HOST_FILES.parent.joinpath(*parts[:end])
+            file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+            # The last part may be a name in a module.
+            if file not in paths and file.exists():
+                paths.add(file)
+                waiting += _imports(file)
     return paths
-
-
-def _files(name: str) -> Iterator[Path]:
-    """Yield the file of a module or package, and those of the packages above it."""
-    parts = name.split(".")
-    for end in range(1, len(parts) + 1):
-        path = HOST_FILES.parent.joinpath(*parts[:end])
-        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-        if file.exists():
-            yield file
-
-
-# To parse the modules takes 20 ms, as part of each run.
-_IMPORT = re.compile(r"^ *from (host\.[\w.]+) import (?:\(([^)]*)\)|(.*))", re.MULTILINE)
 
 
 def _imports(path: Path) -> Iterator[str]:
@@ -98,29 +100,14 @@ def _imports(path: Path) -> Iterator[str]:
         yield from (f"{module}.{words[0]}" for words in names if words)
 
 
-# Imports modules from the texts that stand before it, by their names.
-_LOADER = """
-import importlib.abc, importlib.util, sys
-class Loader(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
-    def find_spec(self, name, path, target=None):
-        if name in TEXTS:
-            return importlib.util.spec_from_loader(name, self)
-    def get_source(self, name):
-        return TEXTS[name]
-    def is_package(self, name):
-        return any(each.startswith(f"{name}.") for each in TEXTS)
-sys.meta_path.insert(0, Loader())
-"""
-
-
 @cache
 def state_program(parts: frozenset[str]) -> str:
     """Return the program that reads parts of a host, as a line of text: zlib's, in base64.
 
     It reads its request from standard input: a line of JSON, as files/host/state/state.py has it.
     """
-    modules = ["host.state.state", *(f"host.state.{part.partition('.')[0]}" for part in parts)]
-    code = f"{_texts(modules)}import json\nfrom host.state.state import show\n"
+    modules = ("host.state.state", *(f"host.state.{part.partition('.')[0]}" for part in parts))
+    code = f"{_texts(*modules)}import json\nfrom host.state.state import show\n"
     code += "show(json.loads(sys.stdin.buffer.readline()))\n"
     return b64encode(zlib.compress(code.encode())).decode()
 
@@ -130,16 +117,14 @@ def program_command(module: str, *arguments: str) -> str:
 
     It makes no file there: the module travels in the command, with all that it imports.
     """
-    code = f"{_texts([module])}from {module} import command\ncommand()"
+    code = f"{_texts(module)}from {module} import command\ncommand()"
     return f"python3 -I - {shlex.join(arguments)} <<'END'\n{code}\nEND"
 
 
-def _texts(modules: Iterable[str]) -> str:
+def _texts(*modules: str) -> str:
     """Return the code that makes modules importable, with all that they import."""
-    found = {path for module in modules for path in _imported(module)}
-    names = {path: path.relative_to(HOST_FILES.parent).with_suffix("").parts for path in found}
-    texts = {
-        ".".join(names[path]).removesuffix(".__init__"): path.read_text("utf-8")
-        for path in sorted(found)
-    }
+    texts = {}
+    for path in sorted(_imported(*modules)):
+        name = ".".join(path.relative_to(HOST_FILES.parent).with_suffix("").parts)
+        texts[name.removesuffix(".__init__")] = path.read_text("utf-8")
     return f"TEXTS = {texts!r}{_LOADER}"

@@ -1,7 +1,5 @@
 """Images on their registries, read by the HTTP API v2 of registries."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator
@@ -85,21 +83,16 @@ class RegistryImage:
         """Return its manifest for a processor, after the index that names it, if there is one."""
         top = self._get("manifests", self.version)
         told = top.headers.get("Docker-Content-Digest", content_digest(top.content))
-        named = self.version if self.version.startswith("sha256:") else told
-        self._check_digest(top.content, named)
+        self._check(top.content, self.version if self.version.startswith("sha256:") else told)
         manifest = top.json()
         if "manifests" not in manifest:
             config = self._get("blobs", manifest["config"]["digest"]).json()
-            self._check_platform(architecture, [(config["os"], config["architecture"])])
+            self._platform([(config, "")], architecture)
             return [top.content]
-        offered = {
-            (entry["platform"]["os"], entry["platform"]["architecture"]): entry["digest"]
-            for entry in manifest["manifests"]
-        }
-        self._check_platform(architecture, list(offered))
-        chosen = offered["linux", architecture]
+        offered = [(entry["platform"], entry["digest"]) for entry in manifest["manifests"]]
+        chosen = self._platform(offered, architecture)
         content = self._get("manifests", chosen).content
-        self._check_digest(content, chosen)
+        self._check(content, chosen)
         return [top.content, content]
 
     @contextmanager
@@ -117,14 +110,16 @@ class RegistryImage:
                 raise self._error(f"HTTP status {response.status_code} for {digest}", "its content")
             yield response
 
-    def _check_digest(self, content: bytes, named: str) -> None:
+    def _platform(self, offered: list[tuple[dict[str, str], str]], architecture: str) -> str:
+        """Return the digest that is offered for a processor."""
+        digests = {f"{each['os']}/{each['architecture']}": digest for each, digest in offered}
+        if (wanted := f"linux/{architecture}") not in digests:
+            raise self._error(f"an image for {', '.join(sorted(digests))}", f"one for {wanted}")
+        return digests[wanted]
+
+    def _check(self, content: bytes, named: str) -> None:
         if (digest := content_digest(content)) != named:
             raise self._error(f"content of digest {digest}", f"{named}, as it was named")
-
-    def _check_platform(self, architecture: str, offered: list[tuple[str, str]]) -> None:
-        if ("linux", architecture) not in offered:
-            names = ", ".join(sorted("/".join(platform) for platform in offered))
-            raise self._error(f"an image for {names}", f"one for linux/{architecture}")
 
     def _get(self, kind: str, version: str) -> WebAnswer:
         answer = self._request(kind, version)
@@ -133,7 +128,7 @@ class RegistryImage:
             # A host to which the registry has redirected gets no login.
             if origin(answer.url) == origin(self.url):
                 self._login = login_of(self.registry)
-            self._authorization = self._answer(challenge)
+            self._authorization = {"Authorization": self._answer(challenge)}
             answer = self._request(kind, version)
         match answer.status:
             case 200:
@@ -149,14 +144,14 @@ class RegistryImage:
         accepted = {"Accept": ", ".join(_MANIFESTS)} if kind == "manifests" else {}
         return self.client.get(f"{self.url}/{kind}/{version}", {**accepted, **self._authorization})
 
-    def _answer(self, challenge: str) -> Headers:
-        """Return the header by which a registry's challenge is answered."""
+    def _answer(self, challenge: str) -> str:
+        """Return the authorization by which a registry's challenge is answered."""
         scheme, _, rest = challenge.partition(" ")
         if scheme.lower() == "bearer":
-            return {"Authorization": f"Bearer {self._token(rest)}"}
+            return f"Bearer {self._token(rest)}"
         if scheme.lower() != "basic" or self._login is None:
             raise self._no_access()
-        return {"Authorization": self._login.basic}
+        return self._login.basic
 
     def _token(self, challenge: str) -> str:
         """Fetch the token that a registry gives for a login, or to anonymous callers."""
@@ -178,18 +173,15 @@ class RegistryImage:
         return str(content.get("token") or content["access_token"])
 
     def _no_access(self) -> PlanError:
-        remedy = f"docker login {self.registry}, on this machine"
-        if login := self._login:
-            return self._error(
-                f"no access by the login of {login.user} ({login.source})",
-                f"one that {login.registry} takes, for an account that may pull this image: "
-                f"{remedy}",
-            )
-        return self._error(
-            "no access",
+        found, login = "no access", self._login
+        expected = (
             f"an image that anyone may pull, or a login for {self.registry} in {config_path()}, of "
-            f"which it has none: {remedy}",
+            "which it has none"
         )
+        if login:
+            found += f" by the login of {login.user} ({login.source})"
+            expected = f"one that {login.registry} takes, for an account that may pull this image"
+        return self._error(found, f"{expected}: docker login {self.registry}, on this machine")
 
     def _error(self, found: str, expected: str) -> PlanError:
         return unexpected(self.reference, found, expected)
@@ -199,7 +191,6 @@ def _scheme(host: str) -> str:
     """Return http for a bare address and for this machine, as in a lab; https for a name."""
     name = host.partition(":")[0]
     try:
-        ip_address(name)
+        return "http" if name == "localhost" or ip_address(name) else "https"
     except ValueError:
-        return "http" if name == "localhost" else "https"
-    return "http"
+        return "https"

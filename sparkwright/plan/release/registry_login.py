@@ -4,8 +4,6 @@ They are read as `docker login` has left them: in Docker's config.json, or by th
 that it names for a registry or for all.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os
@@ -36,7 +34,7 @@ _MOST = 1 << 20
 
 @dataclass(frozen=True)
 class RegistryLogin:
-    """A login of one registry, and where it was found; no text made of it has its secret."""
+    """A login of a registry, and where it was found; no text made of it has its secret."""
 
     registry: str
     user: str
@@ -54,8 +52,8 @@ class RegistryLogin:
     @property
     def for_docker(self) -> str:
         """The login as JSON, as Docker's API takes it."""
-        login = {"username": self.user, "password": self.secret}
-        return json.dumps({**login, "serveraddress": self.registry})
+        whole = {"username": self.user, "password": self.secret, "serveraddress": self.registry}
+        return json.dumps(whole)
 
 
 def registry_of(name: str) -> tuple[str, str]:
@@ -72,15 +70,13 @@ def mirrored(image: str, mirrors: Mapping[str, str]) -> str:
     """Return the name by which an image is had: its own, or that on the mirror of its registry."""
     name = repository(image)
     registry, path = registry_of(name)
-    if registry not in mirrors:
-        return image
-    return f"{mirrors[registry]}/{path}{image[len(name) :]}"
+    mirror = mirrors.get(registry)
+    return f"{mirror}/{path}{image[len(name) :]}" if mirror else image
 
 
 def config_path() -> Path:
     """Return the path of Docker's configuration of this user."""
-    folder = os.environ.get("DOCKER_CONFIG")
-    return (Path(folder) if folder else Path.home() / ".docker") / "config.json"
+    return Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker") / "config.json"
 
 
 @cache
@@ -88,7 +84,10 @@ def login_of(registry: str) -> RegistryLogin | None:
     """Return Docker's login of a registry, named as in names of images; None without one."""
     path = config_path()
     text = read_text(path, "Docker's logins, or no such file", _MOST)
-    config = _mapping(_json(text or "{}"), str(path))
+    try:
+        config = _mapping(json.loads(text or "{}"), str(path))
+    except (ValueError, RecursionError):
+        config = _mapping(None, str(path))
     server = _DOCKER_HUB if registry == "docker.io" else registry
     helpers = _mapping(config.get("credHelpers") or {}, f"{path}: credHelpers")
     if helper := helpers.get(server, helpers.get(registry, config.get("credsStore"))):
@@ -102,15 +101,9 @@ def login_of(registry: str) -> RegistryLogin | None:
     for key, entry in _mapping(config.get("auths") or {}, f"{path}: auths").items():
         # Old keys are URLs.
         if key == server or key.split("://")[-1].partition("/")[0] == registry:
-            return _from_entry(_mapping(entry, f"{path}: auths.{registry}"), registry, str(path))
+            auth = _mapping(entry, f"{path}: auths.{registry}").get("auth")
+            return _decoded(auth, registry, path) if auth else None
     return None
-
-
-def _json(text: str) -> object:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _mapping(found: object, where: str) -> dict[str, Any]:
@@ -119,9 +112,7 @@ def _mapping(found: object, where: str) -> dict[str, Any]:
     return found
 
 
-def _from_entry(entry: Mapping[str, Any], registry: str, path: str) -> RegistryLogin | None:
-    if not (auth := entry.get("auth")):
-        return None
+def _decoded(auth: object, registry: str, path: Path) -> RegistryLogin:
     try:
         user, _, secret = base64.b64decode(str(auth), validate=True).decode().partition(":")
     except ValueError:
@@ -131,16 +122,12 @@ def _from_entry(entry: Mapping[str, Any], registry: str, path: str) -> RegistryL
             f"{path}: auths.{registry}.auth: found no user and password in base64; expected both: "
             f"docker login {registry}, on this machine, writes it anew"
         )
-    return RegistryLogin(registry, user, secret.rstrip("\0"), path)
+    return RegistryLogin(registry, user, secret.rstrip("\0"), str(path))
 
 
 def _from_helper(helper: str, registry: str, server: str) -> RegistryLogin | None:
     """Ask a helper program for a login; None if it has none."""
     program = f"docker-credential-{helper}"
-    expected = (
-        f"expected a login for {registry}: see what `echo {server} | {program} get` says on this "
-        "machine"
-    )
     try:
         with waiting_for(program, _PATIENCE):
             done = subprocess.run(
@@ -169,4 +156,7 @@ def _from_helper(helper: str, registry: str, server: str) -> RegistryLogin | Non
         found = f"a program that cannot be run ({error.strerror})"
     except (ValueError, KeyError, TypeError, RecursionError):
         found = "no login in its answer"
-    raise PlanError(f"{config_path()}: {program}: found {found}; {expected}")
+    raise PlanError(
+        f"{config_path()}: {program}: found {found}; expected a login for {registry}: see what "
+        f"`echo {server} | {program} get` says on this machine"
+    )

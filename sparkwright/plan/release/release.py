@@ -1,7 +1,5 @@
 """A release: a recipe with all its names resolved, frozen under one id."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shlex
@@ -17,7 +15,8 @@ from sparkwright.declared.recipe.mods import read_mods
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.declared.recipe.values import ImageMods
 from sparkwright.plan.release.command import (
-    Expansion,
+    CACHE,
+    IMAGE,
     Ranks,
     docker_run,
     environment,
@@ -30,8 +29,6 @@ from sparkwright.plan.release.container import CONTAINER_OPTIONS, MEDIA_NETWORK,
 from sparkwright.plan.release.lock import Lock, checkpoint_key, image_key, unresolved
 from sparkwright.plan.release.programs import program
 
-_IMAGE, _USER = Expansion('"$image"'), Expansion('"$user"')
-_CACHE = Expansion("${image#sha256:}")
 # The file of a release folder that runs the engine.
 PROGRAM = "bin/engine"
 _UNIT = HOST_FILES / "engine" / "vllm@.service"
@@ -46,9 +43,8 @@ class Release:
         image: ``repo@sha256:…``, or the name of what is built: `build_name`.
         images: All names by which Docker may know this very image: a copied one has lost the first.
         folders: Where each checkpoint is, below the root.
-        files: The text files of the release folder, by name.
-        program: What runs the engine, a file of that folder too, so that a later Sparkwright
-            changes nothing of this release.
+        files: The text files of its folder, by name.
+        program: What runs the engine, in that folder too: a later Sparkwright leaves it as it is.
     """
 
     id: str
@@ -76,8 +72,7 @@ def make_release(recipe: Recipe, lock: Lock, place: Place, ranks: Ranks) -> Rele
     image = f"{repository(recipe.base_image)}@{locked.digest}"
     images: tuple[str, ...] = (image, locked.digest, locked.config)
     if recipe.build:
-        image = build_name(recipe.build, locked.digest)
-        images = (image,)
+        images = (image := build_name(recipe.build, locked.digest),)
     draft = Release(
         id="RELEASE",
         recipe=recipe,
@@ -92,20 +87,23 @@ def make_release(recipe: Recipe, lock: Lock, place: Place, ranks: Ranks) -> Rele
     # The id is in the files that it is made of: these have a stand-in. The names of Sparks are for
     # people: two replicas may have one release.
     content = [
-        _files(draft, lock, "RELEASE", Ranks(("",) * ranks.nodes, ranks.fabric, rank))
+        _files(replace(draft, ranks=Ranks(("",) * ranks.nodes, ranks.fabric, rank)), lock)
         for rank in range(ranks.nodes)
     ]
     # What runs the engine is a part of it: a new one comes into force like a new image. The unit
     # has a stand-in for the root.
-    content.append({PROGRAM: hashlib.sha256(draft.program).hexdigest()})
-    content.append({_UNIT.name: render(_UNIT, root="ROOT")})
+    content += [
+        {PROGRAM: hashlib.sha256(draft.program).hexdigest()},
+        {_UNIT.name: render(_UNIT, root="ROOT")},
+    ]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-    release = f"{recipe.name}-{digest[:8]}"
-    return replace(draft, id=release, files=_files(draft, lock, release, ranks))
+    made = replace(draft, id=f"{recipe.name}-{digest[:8]}")
+    return replace(made, files=_files(made, lock))
 
 
-def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, str]:
-    recipe, place, nodes = draft.recipe, draft.place, ranks.nodes
+def _files(draft: Release, lock: Lock) -> dict[str, str]:
+    recipe, place, ranks, nodes = draft.recipe, draft.place, draft.ranks, draft.ranks.nodes
+    mods = read_mods(recipe.image.mods) if isinstance(recipe.image, ImageMods) else ()
     resolved = {
         "recipe": recipe.name,
         "vllm": recipe.vllm,
@@ -119,7 +117,7 @@ def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, 
             for name, checkpoint in recipe.checkpoints.items()
         },
         "served_names": [*recipe.models],
-        **_mods(recipe),
+        **({"mods": {mod.name: mod.digest for mod in mods}} if mods else {}),
         "fabric": ranks.fabric,
         "arguments": serve_arguments(recipe, replace(ranks, rank=0)),
         "environment": environment(recipe, nodes),
@@ -139,16 +137,7 @@ def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, 
         **({"seat": place.seat} if place.seat else {}),
     }
     variables = environment(recipe, nodes).items()
-    command = docker_run(
-        recipe,
-        ranks,
-        place,
-        image=_IMAGE,
-        cache=_CACHE,
-        release=release,
-        folders=draft.folders,
-        user=_USER,
-    )
+    command = docker_run(recipe, ranks, place, release=draft.id, folders=draft.folders)
     return {
         "release.json": json.dumps(resolved, indent=2, sort_keys=True) + "\n",
         "engine.env": "".join(f"{key}={value}\n" for key, value in variables),
@@ -158,33 +147,26 @@ def _files(draft: Release, lock: Lock, release: str, ranks: Ranks) -> dict[str, 
             f"image=$({image_id(draft.images)})\n"
             f'[ -n "$image" ] || {{ echo "Docker has no {draft.image}" >&2; exit 1; }}\n'
             f"user=$(id -u {place.user}):$(id -g {place.user})\n"
-            f"{_made(place, release, network_of(recipe, nodes))}"
-            f"exec {shell_lines(command, breaks=[command.index(_IMAGE)])}\n"
+            f"{_made(place, draft.id, network_of(recipe, nodes))}"
+            f"exec {shell_lines(command, breaks=[command.index(IMAGE)])}\n"
         ),
     }
 
 
 def _made(place: Place, release: str, network: str) -> str:
-    """Return the shell lines that make what a container needs; the first begins with `mkdir`, as
-    what only asks for image and user ends there.
+    """Return the shell lines that make what a container needs, from a `mkdir` on.
+
+    What only asks for image and user ends there.
     """
-    sockets = shlex.quote(place.sockets(release))
-    cache = place.cache(_CACHE)
-    lines = [
-        f"mkdir -p -m 777 {sockets} && rm -f {sockets}/{SOCKET} || exit 1",
-        f'mkdir -p -m 700 {cache} && chown "$user" {cache} || exit 1',
-    ]
+    sockets, cache = shlex.quote(place.sockets(release)), place.cache(CACHE)
+    made = (
+        f"mkdir -p -m 777 {sockets} && rm -f {sockets}/{SOCKET} || exit 1\n"
+        f'mkdir -p -m 700 {cache} && chown "$user" {cache} || exit 1\n'
+    )
     if network == MEDIA_NETWORK:
         known = f"docker network inspect {network} >/dev/null 2>&1"
-        lines.append(f"{known} || {NEW_MEDIA_NETWORK} || exit 1")
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _mods(recipe: Recipe) -> dict[str, object]:
-    """Return what the release says of the mods in its image; nothing where it has none."""
-    if not isinstance(recipe.image, ImageMods):
-        return {}
-    return {"mods": {mod.name: mod.digest for mod in read_mods(recipe.image.mods)}}
+        made += f"{known} || {NEW_MEDIA_NETWORK} || exit 1\n"
+    return made
 
 
 def repository(image: str) -> str:

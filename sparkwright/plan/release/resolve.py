@@ -1,7 +1,5 @@
 """Resolves names: asks the hub for commits and files, and the registry for digests."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -10,7 +8,6 @@ from urllib.parse import quote
 
 from huggingface_hub import constants
 
-from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import parse
 from sparkwright.plan.release.lock import CheckpointLock, ImageLock
 from sparkwright.plan.release.model_config import shape_of
@@ -33,10 +30,7 @@ def resolve_checkpoint(
     token: str | None = None,
     choice: Choice = BY_RULES,
 ) -> CheckpointLock:
-    """Ask the hub for what a lock has of a repository.
-
-    Without a token the request is anonymous, whatever login this machine has.
-    """
+    """Ask the hub for what a lock has of a repository; without a token, anonymously."""
     hub = endpoint or constants.ENDPOINT
     where = f"{hub}: {repo}@{revision}"
 
@@ -70,30 +64,30 @@ class HubRepository:
         every = {entry["rfilename"]: _file(entry) for entry in info["siblings"]}
         sizes = {path: int(file["size"]) for path, file in every.items()}
 
-        def shards(index: str) -> Collection[str] | None:
+        def shards(index: str) -> Collection[str]:
             if sizes[index] > _LARGEST_INDEX:
-                return None
-            return {*map(str, (self.content(commit, index) or {})["weight_map"].values())}
+                return ()
+            return {*map(str, self.content(commit, index)["weight_map"].values())}
 
         found = needed(sizes, choice, shards, f"{self.repo}@{commit[:12]}")
-        config = self.content(commit, CONFIG) if CONFIG in every else None
+        config = self.content(commit, CONFIG) if CONFIG in every else {}
         return {
             "commit": commit,
             # The list of a commit and all before it has the commit itself first.
             "date": self._api(f"commits/{commit}")[0]["date"][:10],
-            "shape": shape_of(config or {}),
+            "shape": shape_of(config),
             "files": {path: file for path, file in every.items() if path in found},
         }
 
-    def content(self, commit: str, path: str) -> dict[str, Any] | None:
-        """Return the object in a file; None if it holds something else."""
+    def content(self, commit: str, path: str) -> dict[str, Any]:
+        """Return the object in a file; an empty one if it holds something else."""
         answer = self._get(f"{self.repo}/resolve/{commit}/{quote(path)}")
         try:
             content = answer.json()
         except (ValueError, RecursionError) as error:
             where = f"{self.repo}@{commit}: {path}"
             raise unexpected(where, str(error), "JSON") from None
-        return content if isinstance(content, dict) else None
+        return content if isinstance(content, dict) else {}
 
     def _api(self, path: str) -> Any:
         return self._get(f"api/models/{self.repo}/{path}").json()
@@ -101,15 +95,12 @@ class HubRepository:
     def _get(self, path: str) -> WebAnswer:
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else NO_HEADERS
         answer = self.client.get(f"{self.hub}/{path}", headers)
-        if answer.status != 200:
-            raise self._refused(answer)
-        return answer
-
-    def _refused(self, answer: WebAnswer) -> PlanError:
-        """Return the error for an answer without content; the hub hides what one may not see."""
         message = answer.headers.get("X-Error-Message", "")
         is_wrong = message == "Invalid credentials in Authorization header"
+        # The hub hides what one may not see.
         match answer.status, answer.headers.get("X-Error-Code"):
+            case 200, _:
+                return answer
             case _, "GatedRepo":
                 found = "a token that has no access" if self.token else "no token"
                 found = f"a gated repository and {found}"
@@ -121,7 +112,7 @@ class HubRepository:
             case status, _:
                 found = f"HTTP status {status}"
                 expected = "a valid token" if status == 401 else "an answer; try again later"
-        return unexpected(self.where, found, expected)
+        raise unexpected(self.where, found, expected)
 
 
 def _file(entry: dict[str, Any]) -> dict[str, Any]:
@@ -133,10 +124,7 @@ def _file(entry: dict[str, Any]) -> dict[str, Any]:
 def resolve_image(
     reference: str, arch: str, mirrors: Mapping[str, str] = MappingProxyType({})
 ) -> ImageLock:
-    """Ask a registry, or its mirror, for an image's digest, and for its size on one platform.
-
-    The digest is that of the index, if there is one: it identifies the image on every platform.
-    """
+    """Ask a registry, or its mirror, for an image's digest, and for its size on one platform."""
 
     def ask(client: WebClient) -> ImageLock:
         image = RegistryImage(reference, client, mirrored(reference, mirrors))

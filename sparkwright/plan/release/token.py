@@ -17,6 +17,29 @@ HTTPS, HTTP, NONE = "https", "http", "none"
 _VARIABLES = ("HF_OIDC_RESOURCE", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 
 
+@dataclass(frozen=True)
+class Hub:
+    """The hub that is asked, the usual one by default, and the setting `hf_token`."""
+
+    endpoint: str | None = None
+    setting: str = HTTPS
+
+    def token(self) -> str | None:
+        """Return this machine's token for requests to it; None for anonymous ones.
+
+        Raises PlanError rather than send it unencrypted.
+        """
+        token = None if self.setting == NONE else own_token()
+        endpoint = self.endpoint or constants.ENDPOINT
+        if token and self.setting == HTTPS and not _is_private(endpoint):
+            raise PlanError(
+                f"hf_endpoint: found {endpoint}, which would receive the Hugging Face token "
+                f"unencrypted; expected https. Set hf_token = {NONE!r} in the group data (or "
+                f"--hf-token) to use no token, or {HTTP!r} for a mirror in an isolated network"
+            )
+        return token
+
+
 def own_token() -> str | None:
     """Return the Hugging Face token of this machine, as huggingface_hub finds it; None without one.
 
@@ -33,34 +56,6 @@ def own_token() -> str | None:
     return _checked(get_token() or "", constants.HF_TOKEN_PATH)
 
 
-@dataclass(frozen=True)
-class Hub:
-    """The hub that a command asks, or the usual one, and the setting `hf_token`."""
-
-    endpoint: str | None = None
-    setting: str = HTTPS
-
-    def token(self) -> str | None:
-        """Return the token for it, as `token_for`."""
-        return token_for(self.endpoint or constants.ENDPOINT, own_token(), self.setting)
-
-
-def token_for(endpoint: str, token: str | None, setting: str = HTTPS) -> str | None:
-    """Return the token for requests to a hub by the setting `hf_token`; None for anonymous ones.
-
-    Raises PlanError rather than send it unencrypted.
-    """
-    if setting == NONE or not token:
-        return None
-    if setting == HTTPS and not _is_private(endpoint):
-        raise PlanError(
-            f"hf_endpoint: found {endpoint}, which would receive the Hugging Face token "
-            f"unencrypted; expected https. Set hf_token = {NONE!r} in the group data (or "
-            f"--hf-token) to use no token, or {HTTP!r} for a mirror in an isolated network"
-        )
-    return token
-
-
 def _checked(token: str, source: str) -> str | None:
     """Return a token that fits into an HTTP header and a file of one line; None if it is empty."""
     if re.fullmatch(r"[!-~]*", token):
@@ -75,9 +70,8 @@ def _checked(token: str, source: str) -> str | None:
 def _is_private(endpoint: str) -> bool:
     """Tell whether requests cannot be read on the way: by TLS, or as they stay on this machine."""
     url = urlsplit(endpoint)
-    if url.scheme == "https" or url.hostname == "localhost":
-        return True
     try:
-        return ip_address(url.hostname or "").is_loopback
+        is_own = url.hostname == "localhost" or ip_address(url.hostname or "").is_loopback
     except ValueError:
-        return False
+        is_own = False
+    return is_own or url.scheme == "https"

@@ -1,7 +1,5 @@
 """Requests to hubs and registries: bounded answers, and errors that name the server and the way."""
 
-from __future__ import annotations
-
 import json
 import ssl
 import threading
@@ -14,7 +12,7 @@ from typing import Any, TypeVar
 from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies
 
-from requests import PreparedRequest, Response, Session
+from requests import Response, Session
 
 from sparkwright.common.errors import PlanError
 
@@ -64,7 +62,7 @@ class WebClient:
         known = ssl.get_default_verify_paths()
         self._session.verify = known.cafile or known.capath or True
         # Without this, requests sends a login that it finds in ~/.netrc.
-        self._session.auth = _unchanged
+        self._session.auth = lambda request: request
 
     def get(self, url: str, headers: Headers = NO_HEADERS) -> WebAnswer:
         """Return a whole answer."""
@@ -101,11 +99,7 @@ class _Session(Session):
     """A session that follows no redirection: it would read each body on the way, however long."""
 
     def get_redirect_target(self, resp: Response) -> None:
-        """Return no address."""
-
-
-def _unchanged(request: PreparedRequest) -> PreparedRequest:
-    return request
+        return None
 
 
 def origin(url: str) -> tuple[str, str]:
@@ -116,14 +110,11 @@ def origin(url: str) -> tuple[str, str]:
 def look_up(ask: Callable[[WebClient], T], where: str, server: str, kind: str, setting: str) -> T:
     """Ask a server about one name, within `LONGEST` seconds; an error becomes a PlanError.
 
-    Args:
-        where: Address and name, for messages.
-        server: "Hub" or "registry".
-        kind: The expected kind of answer.
-        setting: What declares the address.
+    That names address and name (`where`), the server ("Hub" or "registry"), the expected kind of
+    answer, and the setting that declares the address.
     """
     try:
-        return _in_time(lambda: ask(WebClient()))
+        return _in_time(ask)
     except TooMuchError as error:
         bounds = f"at most {MOST:,} bytes within {LONGEST} s"
         expected = f"{bounds}: try again later, or take another {server} ({setting})"
@@ -141,7 +132,7 @@ def unexpected(where: str, found: str, expected: str) -> PlanError:
     return PlanError(f"{where}: found {found}; expected {expected}")
 
 
-def _in_time(ask: Callable[[], T]) -> T:
+def _in_time(ask: Callable[[WebClient], T]) -> T:
     """Return what a function returns, or raise its error, within `LONGEST` seconds.
 
     The connection's timeout is between two packets: a server that sends a byte from time to time
@@ -151,7 +142,7 @@ def _in_time(ask: Callable[[], T]) -> T:
 
     def work() -> None:
         try:
-            answer.set_result(ask())
+            answer.set_result(ask(WebClient()))
         except BaseException as error:
             answer.set_exception(error)
 

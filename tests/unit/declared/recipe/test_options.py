@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import sparkwright
-from sparkwright.common.hardware import GIB
+from sparkwright.common.hardware import HARDWARE
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.options import AUTO, options, problems
@@ -144,7 +144,7 @@ def test_what_cuda_graphs_hold(args: dict[str, Any], graphs: str):
 def test_every_reader_sees_the_same_step(tokens: object):
     args = {BATCHED: tokens}
     served = load_recipe("qwen3.5-35b").model_copy(update={"args": args})
-    plan = plan_memory(nominal_load(served, 1), int(121.7 * GIB), unified=True)
+    plan = plan_memory(nominal_load(served, 1), HARDWARE["gb10"])
     assert plan.flags.batched == 65536
     unit = json.loads(release(recipe(args=args)).files["unit.json"])
     assert unit["longest_step"] == round(65.536 * (1 + 11e-6 * 262_144), 1)

@@ -14,7 +14,7 @@ from sparkwright.insight.benchmark.verdict import (
     report,
     verdicts,
 )
-from sparkwright.plan.causes.cause import Diagnosis
+from sparkwright.plan.causes.log_causes import Diagnosis
 from sparkwright.plan.causes.thresholds import FAULT_MHZ, FAULT_WATTS
 from tests.makers.benchmark import EXPECTED, answer, recorded
 

@@ -7,7 +7,7 @@ from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.insight.doctor.checkup import Checkup, FailedSwitch
 from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.insight.doctor.report import heading, section
-from sparkwright.plan.causes.cause import Diagnosis
+from sparkwright.plan.causes.log_causes import Diagnosis
 from tests.makers.doctor import HEALTHY, KERNEL, NOW, UNIT
 from tests.makers.models import changed
 

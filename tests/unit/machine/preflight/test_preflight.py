@@ -215,7 +215,6 @@ def test_the_sum_of_two_engines_has_to_fit(share: float, fit: bool):
 
 
 RECIPE = load_recipe("qwen3.6-35b-nvidia")
-TOTAL = int(HARDWARE["gb10"].total_gib * GIB)
 
 
 @pytest.mark.parametrize(
@@ -232,10 +231,10 @@ def test_what_serves_and_whether_the_switch_has_a_gap(
     serves: str | None, free: int, hold: int, said: str
 ) -> None:
     survey = changed(FIT, serves=serves, available=free * GIB)
-    plan = plan_memory(nominal_load(RECIPE.for_sparks(1), 1), TOTAL, True)
+    plan = plan_memory(nominal_load(RECIPE.for_sparks(1), 1), HARDWARE["gb10"])
     intent = Intent("chat", RECIPE.name, "new-1", 8000, ("m",), hold=hold)
     assert said in "\n".join(summary(intent, survey, WANTED, plan))
     # The engines of a pair have fixed ports: never two.
-    pair = plan_memory(nominal_load(RECIPE.for_sparks(2), 2), TOTAL, True)
+    pair = plan_memory(nominal_load(RECIPE.for_sparks(2), 2), HARDWARE["gb10"])
     text = "\n".join(summary(intent, survey, WANTED, pair))
     assert ("until this one does" in text) is False

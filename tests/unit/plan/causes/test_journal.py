@@ -1,10 +1,27 @@
-"""What of a log counts: an engine that serves is evidence, and what is quoted is not said."""
+"""What of a log counts: an engine that serves is evidence, and what is quoted is not said.
+
+Other words for known causes are in words.yaml; the log of each stands in tests/unit/logs.
+"""
+
+from pathlib import Path
 
 import pytest
+import yaml
 
-from sparkwright.plan.causes.journal import Journal
-from sparkwright.plan.causes.log_causes import from_log
+from sparkwright.plan.causes.log_causes import Journal, from_log
 
+WORDS = {
+    line: name
+    for name, lines in yaml.safe_load(Path(__file__).with_name("words.yaml").read_text()).items()
+    for line in lines
+}
+HARMLESS = (
+    "INFO 11-21 07:19:23 [gpu_worker.py:462] Available KV cache memory: 2.26 GiB",
+    "WARNING 11-21 07:19:23 [x.py:1] ImportError: cannot import name 'deep_gemm'; not used",
+    "No valid triton configs. OutOfResources: out of resource: triton_mm Required: 131072",
+    "NCCL INFO Call to connect returned Connection refused, retrying",
+    "NVRM: Xid (PCI:000f:01:00): 45, pid=1, Ch 00000008",
+)
 READY = "(APIServer pid=1) INFO:     Application startup complete."
 ANSWER = '(APIServer pid=1) INFO:     127.0.0.1:5 - "POST /v1/chat/completions HTTP/1.1" 200 OK'
 BEGIN = "Starting vllm@x-0a1b2c3d.service - vLLM release x-0a1b2c3d..."
@@ -16,6 +33,11 @@ RIGHT = "INFO 11-22 10:00:09 [x.py:1] Estimated CUDA graph memory: 0.41 GiB tota
 HEAD = "[c10d] The client socket has failed to connect to [spark-a]:29501 (errno: 111)"
 PEER = "spark-a:1:2 [0] NCCL WARN socketProgress: Connection closed by remote peer spark-b<4>"
 SOCKETS = "spark-a:1:2 [0] NCCL INFO NET/IB : No device found."
+TIMED_OUT = "engine ended: the engine did not answer within 1800 s"
+ILLEGAL = "CUDA error: an illegal memory access was encountered"
+SYSTEM = "RuntimeError: NCCL error: unhandled system error"
+REGISTERED = "NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory"
+EXTRA = "  Extra inputs are not permitted [type=extra_forbidden, input_value=1]"
 QUOTES = (
     f"INFO 11-22 10:00:00 [x.py:1] Received request chatcmpl-1: prompt: 'why {OOM}', params: x",
     "DEBUG 11-22 10:00:00 [x.py:1] Request chatcmpl-1 details: prompt: 'ModuleNotFoundError: '",
@@ -42,8 +64,34 @@ def test_what_is_quoted_is_not_said(line: str, active: bool) -> None:
     assert names(line, active=active) == []
 
 
-def test_an_error_that_names_something_in_quotes_is_said() -> None:
-    assert names("NCCL WARN Cuda failure 2 'out of memory'") == ["cuda-out-of-memory"]
+@pytest.mark.parametrize(
+    ("log", "found"),
+    [
+        (["NCCL WARN Cuda failure 2 'out of memory'"], ["cuda-out-of-memory"]),
+        # What an engine met before it served did not end it.
+        ([HEAD, READY, ANSWER, OOM], ["cuda-out-of-memory"]),
+        ([HEAD], ["rank-unreached"]),
+        # The end of the run before counts beside a restart that serves.
+        ([BEGIN, READY, OOM, BEGIN, READY, ANSWER], ["cuda-out-of-memory"]),
+        # A figure that comes right is no cause.
+        ([NEGATIVE], ["negative-graph-estimate"]),
+        ([NEGATIVE, RIGHT], []),
+        ([NEGATIVE, RIGHT, NEGATIVE], ["negative-graph-estimate"]),
+        # A reason comes before a symptom.
+        ([TIMED_OUT, PEER, ILLEGAL], ["illegal-address", "peer-closed", "start-too-long"]),
+        # What only suggests a cause gives way to a reason.
+        ([SYSTEM], ["rdma-gid"]),
+        ([SYSTEM, PEER], ["rdma-gid", "peer-closed"]),
+        ([SYSTEM, REGISTERED], ["kernel-kho"]),
+        # What refuses a start is not seen in a request that was refused.
+        ([EXTRA], ["unknown-flag"]),
+        ([BEGIN, READY, EXTRA, OOM], ["cuda-out-of-memory"]),
+        ([BEGIN, READY, BEGIN, EXTRA], ["unknown-flag"]),
+        (["WARNING 11-22 10:00:00 [x.py:1] ImportError: no deep_gemm; not used"], []),
+    ],
+)
+def test_what_counts(log: list[str], found: list[str]) -> None:
+    assert names(*log) == found
 
 
 @pytest.mark.parametrize("line", [OOM, KILLED, NEGATIVE, HEAD, "OSError: [Errno 28] No space left"])
@@ -52,73 +100,40 @@ def test_what_did_not_stop_an_engine_is_no_cause(line: str) -> None:
     assert names(READY, ANSWER, line, active=True) == []
 
 
-def test_what_an_engine_met_before_it_served_did_not_end_it() -> None:
-    assert names(HEAD, READY, ANSWER, OOM) == ["cuda-out-of-memory"]
-    assert names(HEAD) == ["rank-unreached"]
-
-
-def test_an_engine_that_died_does_not_serve_though_its_unit_is_active() -> None:
-    assert names(READY, ANSWER, OOM, DEAD, active=True) == ["cuda-out-of-memory"]
-    assert names(DEAD, READY, ANSWER, active=True) == []
-
-
-def test_the_end_of_the_run_before_counts_beside_a_restart_that_serves() -> None:
-    assert names(BEGIN, READY, OOM, BEGIN, READY, ANSWER) == ["cuda-out-of-memory"]
-
-
-def test_a_retry_that_ended_well_is_past() -> None:
-    log = [BEGIN, "INFO 11-22 10:00:00 [x.py:1] retrying: No space left on device", READY]
-    assert names(*log, active=True) == []
-
-
-def test_a_figure_that_comes_right_is_no_cause() -> None:
-    assert names(NEGATIVE) == ["negative-graph-estimate"]
-    assert names(NEGATIVE, RIGHT) == []
-    assert names(NEGATIVE, RIGHT, NEGATIVE) == ["negative-graph-estimate"]
-
-
-def test_what_lasts_is_named_beside_an_engine_that_serves() -> None:
-    assert names(SOCKETS, READY, ANSWER, active=True) == ["nccl-on-sockets"]
-
-
-def test_the_first_sign_of_a_lost_rank_is_named_while_the_unit_is_active() -> None:
-    assert names(READY, ANSWER, PEER, active=True) == ["peer-closed"]
-    assert names(PEER, READY, ANSWER, active=True) == []
-
-
-def test_a_reason_comes_before_a_symptom() -> None:
-    timed_out = "engine ended: the engine did not answer within 1800 s"
-    assert names(timed_out, PEER, "CUDA error: an illegal memory access was encountered") == [
-        "illegal-address",
-        "peer-closed",
-        "start-too-long",
-    ]
-
-
-def test_what_only_suggests_a_cause_gives_way_to_a_reason() -> None:
-    system = "RuntimeError: NCCL error: unhandled system error"
-    registered = "NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory"
-    assert names(system) == ["rdma-gid"]
-    assert names(system, PEER) == ["rdma-gid", "peer-closed"]
-    assert names(system, registered) == ["kernel-kho"]
-    assert guesses(system, registered)[:1] == ["rdma-gid"]
+@pytest.mark.parametrize(
+    ("log", "found"),
+    [
+        # An engine that died does not serve, though its unit is active.
+        ([READY, ANSWER, OOM, DEAD], ["cuda-out-of-memory"]),
+        ([DEAD, READY, ANSWER], []),
+        # A retry that ended well is past.
+        ([BEGIN, "INFO 11-22 10:00:00 [x.py:1] retrying: No space left on device", READY], []),
+        # What lasts is named beside an engine that serves, and the first sign of a lost rank.
+        ([SOCKETS, READY, ANSWER], ["nccl-on-sockets"]),
+        ([READY, ANSWER, PEER], ["peer-closed"]),
+        ([PEER, READY, ANSWER], []),
+    ],
+)
+def test_what_counts_of_a_unit_that_is_active(log: list[str], found: list[str]) -> None:
+    assert names(*log, active=True) == found
 
 
 def test_guesses_fill_up_to_three_causes_and_no_more() -> None:
-    assert names(OOM) == ["cuda-out-of-memory"]
+    assert guesses(SYSTEM, REGISTERED)[:1] == ["rdma-gid"]
     assert guesses(OOM) == ["free-memory-at-start", "kv-cache-too-small"]
-    full = "OSError: [Errno 28] No space left on device", "EADDRINUSE", OOM
-    assert guesses(*full) == []
+    assert guesses("OSError: [Errno 28] No space left on device", "EADDRINUSE", OOM) == []
     assert guesses("serving") == []
 
 
-def test_what_refuses_a_start_is_not_seen_in_a_request_that_was_refused() -> None:
-    refused = "  Extra inputs are not permitted [type=extra_forbidden, input_value=1]"
-    assert names(refused) == ["unknown-flag"]
-    assert names(BEGIN, READY, refused, OOM) == ["cuda-out-of-memory"]
-    assert names(BEGIN, READY, BEGIN, refused) == ["unknown-flag"]
-
-
 def test_a_warning_is_no_error() -> None:
-    assert names("WARNING 11-22 10:00:00 [x.py:1] ImportError: no deep_gemm; not used") == []
-    assert Journal(["a", "WARNING 11-22 10:00:00 b"]).lines(mild=False) == ["a"]
+    assert [line.mild for line in Journal(["a", "WARNING 11-22 10:00:00 b"]).lines] == [False, True]
+
+
+@pytest.mark.parametrize("line", WORDS)
+def test_other_words_for_a_cause(line: str) -> None:
+    assert from_log([line])[0].name == WORDS[line]
+
+
+@pytest.mark.parametrize("line", HARMLESS)
+def test_words_that_tell_of_nothing(line: str) -> None:
+    assert from_log([line]) == []

@@ -22,13 +22,8 @@ from sparkwright.plan.causes.thresholds import (
 PROJECT = Path(__file__).parents[4]
 FILES = PROJECT / "files" / "host"
 GROUP_DATA = run_path(str(PROJECT / "group_data" / "all.py"))
-RULES = {
-    rule["alert"]: rule
-    for group in yaml.safe_load((FILES / "insight" / "monitoring" / "alerts.yml").read_text())[
-        "groups"
-    ]
-    for rule in group["rules"]
-}
+ALERTS = yaml.safe_load((FILES / "insight" / "monitoring" / "alerts.yml").read_text())
+RULES = {rule["alert"]: rule for group in ALERTS["groups"] for rule in group["rules"]}
 KNOWN = causes()
 WORDS = {2: "two", 5: "five"}
 

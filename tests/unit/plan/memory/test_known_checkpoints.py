@@ -68,15 +68,6 @@ def test_a_file_that_is_broken_is_named(
     assert said in str(caught.value)
 
 
-def test_an_unknown_checkpoint_is_answered_by_the_command_that_tells_its_size(
-    site: Path, capsys: pytest.CaptureFixture[str]
-):
-    assert sparkwright("recipes", "memory", RECIPE) == 1
-    said = capsys.readouterr().err
-    assert said.startswith(f"{RECIPE}: found no size of Qwen/Qwen3.5-35B-A3B; expected it in ")
-    assert "`sparkwright lock` records it" in said
-
-
 def test_what_the_project_does_not_know_the_lock_of_the_site_does(
     site: Path, capsys: pytest.CaptureFixture[str]
 ):

@@ -3,12 +3,14 @@
 import random
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sparkwright.common.placed import Place
+from sparkwright.common.placed import Place, unit_names
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.machine.host.operations.services import guarded
 from sparkwright.plan.release.command import (
     Ranks,
     docker_run,
@@ -16,10 +18,13 @@ from sparkwright.plan.release.command import (
     serve_arguments,
     shell_lines,
 )
+from sparkwright.plan.release.container import ALONE as SLICE
+from sparkwright.plan.release.container import PAIR, guard_files
 from tests.clock import patience
 from tests.commands import sparkwright
 from tests.makers.recipe import good, put
 from tests.makers.release import NASTY, numbered
+from tests.unit.driven import fake_host, file_of, placed
 
 # What an engine of one Spark has whatever its recipe says.
 ALONE = {
@@ -80,6 +85,11 @@ def test_random_words_come_out_of_a_shell_as_they_went_in(tmp_path: Path) -> Non
         assert through_shell(shell_lines(words, breaks), tmp_path) == words
 
 
+def docker(recipe: Recipe, **where: Any) -> list[str]:
+    given = {"image": "i@sha256:0", "cache": "0", "user": "7:8"}
+    return docker_run(recipe, Ranks(), Place("/opt/x"), **given, **where)
+
+
 @pytest.mark.parametrize("value", [word for word in NASTY if "${" not in word])
 def test_a_value_of_a_recipe_is_never_executed(tmp_path: Path, value: str) -> None:
     recipe = recipe_with(
@@ -88,10 +98,7 @@ def test_a_value_of_a_recipe_is_never_executed(tmp_path: Path, value: str) -> No
         served_names=[value],
         env={"A": value},
     )
-    where = {"release": "r", "folders": dict.fromkeys(recipe.checkpoints, "w")}
-    words = docker_run(
-        recipe, Ranks(), Place("/opt/x"), image="i@sha256:0", cache="0", user="7:8", **where
-    )
+    words = docker(recipe, release="r", folders=dict.fromkeys(recipe.checkpoints, "w"))
     empty = tmp_path / "empty"
     empty.mkdir()
     assert through_shell(shell_lines(words), empty) == words
@@ -146,50 +153,8 @@ def test_a_head_waits_for_its_worker_longer_than_a_step_takes(
     assert environment(recipe).get(timeout) == env.get(timeout)
 
 
-def test_seed_001_keeps_all_of_its_settings() -> None:
-    recipe = load_recipe("qwen3.6-35b-nvfp4-dflash")
-    words = serve_arguments(recipe, Ranks())
-    assert words[:2] == ["serve", "/models/qwen36-nvfp4"]
-    assert options(words) == {
-        "--served-model-name": ["qwen36-35b-heretic", "qwen36-fast", "qwen36-deep"],
-        "--uds": ["/run/vllm/api.sock"],
-        "--tensor-parallel-size": ["1"],
-        "--dtype": ["auto"],
-        "--quantization": ["compressed-tensors"],
-        "--max-model-len": ["262144"],
-        "--max-num-seqs": ["128"],
-        "--max-num-batched-tokens": ["65536"],
-        "--gpu-memory-utilization": ["0.85"],
-        "--enable-chunked-prefill": [],
-        "--enable-prefix-caching": [],
-        "--load-format": ["safetensors"],
-        "--trust-remote-code": [],
-        "--enable-auto-tool-choice": [],
-        "--tool-call-parser": ["qwen3_coder"],
-        "--reasoning-parser": ["qwen3"],
-        "--speculative-config": [
-            '{"method":"dflash","model":"/models/qwen36-dflash","num_speculative_tokens":15}'
-        ],
-        "--attention-backend": ["flash_attn"],
-        "--shutdown-timeout": ["60"],
-        "--allowed-media-domains": ["media.invalid"],
-    }
-    assert environment(recipe) == {
-        "VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1",
-        "TORCH_MATMUL_PRECISION": "high",
-        "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
-        "NVIDIA_FORWARD_COMPAT": "1",
-        "VLLM_TEST_FORCE_FP8_MARLIN": "1",
-        **ALONE,
-    }
-
-
 def test_the_container_sees_weights_read_only_and_keeps_its_caches() -> None:
-    recipe = load_recipe("lab-tiny")
-    where = {"release": "lab-tiny-1", "folders": {"model": "tiny@1"}}
-    words = docker_run(
-        recipe, Ranks(), Place("/opt/x"), image="i@sha256:0", cache="0", user="7:8", **where
-    )
+    words = docker(load_recipe("lab-tiny"), release="lab-tiny-1", folders={"model": "tiny@1"})
     assert words[:2] == ["docker", "run"]
     volumes = [words[i + 1] for i, word in enumerate(words) if word == "--volume"]
     assert volumes == [
@@ -197,23 +162,24 @@ def test_the_container_sees_weights_read_only_and_keeps_its_caches() -> None:
         "/opt/x/sockets/engines/lab-tiny-1:/run/vllm",
         "/opt/x/cache/sparkwright-engine/0:/home/engine",
     ]
-    assert options(words)["--name"] == ["vllm-lab-tiny-1"]
-    assert options(words)["--label"] == ["sparkwright.release=lab-tiny-1"]
-    assert options(words)["--env-file"] == ["/opt/x/releases/lab-tiny-1/engine.env"]
-    assert options(words)["--pull"] == ["never"]
     assert options(words)["--entrypoint"][:2] == ["/bin/sh", "i@sha256:0"]
-    assert options(words)["--user"] == ["7:8"]
-    assert options(words)["--network"] == ["none"]
+    for option, value in {
+        "--name": "vllm-lab-tiny-1",
+        "--label": "sparkwright.release=lab-tiny-1",
+        "--env-file": "/opt/x/releases/lab-tiny-1/engine.env",
+        "--pull": "never",
+        "--user": "7:8",
+        "--network": "none",
+    }.items():
+        assert options(words)[option] == [value]
 
 
 def test_two_ranks_differ_only_in_their_part() -> None:
     recipe = load_recipe("lab-tiny")
     head, worker = (serve_arguments(recipe, numbered(2, rank)) for rank in (0, 1))
     common = {"--tensor-parallel-size": ["2"], "--nnodes": ["2"], "--master-addr": ["192.0.2.1"]}
-    assert (
-        options(head).items()
-        >= (common | {"--node-rank": ["0"], "--uds": ["/run/vllm/api.sock"]}).items()
-    )
+    of_head = common | {"--node-rank": ["0"], "--uds": ["/run/vllm/api.sock"]}
+    assert options(head).items() >= of_head.items()
     assert options(worker).items() >= (common | {"--node-rank": ["1"], "--headless": []}).items()
     assert not {"--uds", "--port", "--host"} & options(worker).keys()
 
@@ -240,12 +206,29 @@ def test_the_program_prints_what_will_run(
     assert "$RDMA_OPTIONS" in report
 
 
-def test_the_program_refuses(capsys: pytest.CaptureFixture[str]) -> None:
-    for words, expected in (
-        (["lab-tny"], "did you mean 'lab-tiny'?"),
-        (["lab-tiny", "--sparks", "3"], "--sparks: found 3; expected 1 or 2 (lab-tiny)"),
-    ):
-        assert sparkwright("recipes", "command", *words) == 1
-        out, err = capsys.readouterr()
-        assert expected in err
-        assert out == ""
+FILES = guard_files("/r", ("192.168.100.11",), internet=False)
+THERE = {file.path: file_of(str(file.text)) for file in FILES}
+
+
+def commands(there: dict[str, dict[str, Any]], unread: list[str]) -> list[str]:
+    """Return what is done on a Spark with such files, of which systemd has not read some."""
+    units = {unit: f"loaded {'unread' if unit in unread else ''}" for unit in (SLICE, PAIR)}
+    spark = fake_host(state={"placed": placed(there, units)}, root="/r")
+    assert spark.run(guarded, entries=FILES).did_succeed()
+    return spark.scripts()
+
+
+def test_what_is_in_force_is_left_alone() -> None:
+    assert commands(THERE, []) == []
+
+
+def test_a_change_is_read_by_systemd() -> None:
+    # A run that died after the file is finished by the next.
+    assert commands(THERE, [SLICE]) == ["systemctl daemon-reload"]
+    done = commands({FILES[0].path: THERE[FILES[0].path]}, [])
+    assert any(PAIR in line for line in done[:-1])
+    assert done[-1] == "systemctl daemon-reload"
+
+
+def test_they_leave_with_the_rest() -> None:
+    assert {SLICE, PAIR} <= set(unit_names())

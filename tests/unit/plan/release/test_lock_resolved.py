@@ -1,34 +1,38 @@
 """How a lock is filled: what is asked, recorded and refused."""
 
-import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-import sparkwright.plan.release.resolve
 from sparkwright.common.errors import PlanError
 from sparkwright.declared.recipe.loader import RECIPES, load_recipe, recipe_names
-from sparkwright.declared.recipe.recipe import Recipe
-from sparkwright.plan.release import ensure
+from sparkwright.plan.release import ensure, resolve
 from sparkwright.plan.release.ensure import ensure_lock, published
 from sparkwright.plan.release.lock import (
     CheckpointLock,
     ImageLock,
     Lock,
     LockedFile,
-    checkpoint_key,
     image_key,
     lock_path,
+    names_of,
     read_lock,
     write_lock,
 )
 from sparkwright.plan.release.needed_files import Choice
-from tests.clock import patience
 from tests.commands import sparkwright as command
 from tests.makers.release import COMMIT, DIGEST
 
-CHOICE = Choice()
+RECIPE = load_recipe("qwen3.6-35b-nvfp4-dflash")
+IMAGE, MODEL, DRAFTER = (
+    "ghcr.io/aeon-7/vllm-spark-omni-q36:v1.2",
+    "AEON-7/Qwen3.6-35B-A3B-heretic-NVFP4",
+    "z-lab/Qwen3.6-35B-A3B-DFlash",
+)
+ALL = [f"{IMAGE} aarch64", MODEL, DRAFTER]
 
 
 class Answers:
@@ -42,12 +46,7 @@ class Answers:
         self.mirrors: Mapping[str, str] = {}
 
     def checkpoint(
-        self,
-        repo: str,
-        revision: str,
-        endpoint: str | None,
-        token: str | None,
-        choice: Choice = CHOICE,
+        self, repo: str, revision: str, endpoint: str | None, token: str | None, choice: Choice
     ) -> CheckpointLock:
         self._ask(repo)
         self.choices.append((repo, revision, choice))
@@ -68,64 +67,51 @@ class Answers:
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     answers = Answers()
-    monkeypatch.setattr(sparkwright.plan.release.resolve, "resolve_checkpoint", answers.checkpoint)
-    monkeypatch.setattr(sparkwright.plan.release.resolve, "resolve_image", answers.image)
+    monkeypatch.setattr(resolve, "resolve_checkpoint", answers.checkpoint)
+    monkeypatch.setattr(resolve, "resolve_image", answers.image)
     monkeypatch.setattr(ensure, "_known", {})
     return answers
-
-
-@pytest.fixture
-def recipe() -> Recipe:
-    return load_recipe("qwen3.6-35b-nvfp4-dflash")
 
 
 @pytest.fixture
 def inventory(tmp_path: Path) -> Path:
     path = tmp_path / "sparks.yaml"
     path.write_text(
-        "sparks: {a: {}}\nreplicas: {chat: {recipe: qwen3.6-35b-nvfp4-dflash, sparks: [a]}}\n"
+        f"sparks: {{a: {{}}}}\nreplicas: {{c: {{recipe: {RECIPE.name}, sparks: [a]}}}}\n"
     )
     return path
 
 
-ALL = [
-    "ghcr.io/aeon-7/vllm-spark-omni-q36:v1.2 aarch64",
-    "AEON-7/Qwen3.6-35B-A3B-heretic-NVFP4",
-    "z-lab/Qwen3.6-35B-A3B-DFlash",
-]
+def ensured(inventory: Path, **options: Any) -> Lock:
+    return ensure_lock(inventory, [RECIPE], None, None, **options)
 
 
 def test_first_use_asks_once_and_records(
     answers: Answers,
-    recipe: Recipe,
     inventory: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    found = ensure_lock(inventory, [recipe], None, None, record=False)
-    assert found.image(recipe)
+    assert ensured(inventory, record=False).image(RECIPE)
     assert answers.asked == ALL
     assert not lock_path(inventory).exists()
     answers.asked.clear()
     monkeypatch.setattr(ensure, "_known", {})  # as in another process
-    first = ensure_lock(inventory, [recipe], None, None)
+    first = ensured(inventory)
     assert answers.asked == ALL
     answers.commit = "e" * 40
     for known in (ensure._known, {}):
         monkeypatch.setattr(ensure, "_known", known)
-        assert ensure_lock(inventory, [recipe], None, None) == first
+        assert ensured(inventory) == first
     assert answers.asked == ALL
     what = "what the names in recipes stand for; keep it in git"
     assert capsys.readouterr() == ("", f"wrote {lock_path(inventory)}: {what}\n")
 
 
-def test_a_mirror_is_asked_and_the_names_stay(
-    answers: Answers, recipe: Recipe, inventory: Path
-) -> None:
+def test_a_mirror_is_asked_and_the_names_stay(answers: Answers, inventory: Path) -> None:
     mirrors = {"ghcr.io": "harbor.lan/ghcr"}
-    lock = ensure_lock(inventory, [recipe], None, None, mirrors=mirrors)
+    assert ensured(inventory, mirrors=mirrors).image(RECIPE)
     assert answers.mirrors == mirrors
-    assert lock.image(recipe)
     assert "harbor" not in lock_path(inventory).read_text()
     # By the program, too, which does not read the group data.
     words = ["--refresh", "--registry-mirror"]
@@ -135,7 +121,7 @@ def test_a_mirror_is_asked_and_the_names_stay(
 
 
 def test_what_may_be_lost_is_not_looked_up(
-    answers: Answers, recipe: Recipe, inventory: Path, monkeypatch: pytest.MonkeyPatch
+    answers: Answers, inventory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(lock: Lock | None) -> None:
         seen.append(lock)
@@ -144,46 +130,37 @@ def test_what_may_be_lost_is_not_looked_up(
     seen: list[Lock | None] = []
     for _ in range(2):
         with pytest.raises(PlanError, match="refused"):
-            ensure_lock(inventory, [recipe], None, None, check=refuse)
+            ensured(inventory, check=refuse)
     assert (seen, answers.asked, lock_path(inventory).exists()) == ([None, None], [], False)
-    ensure_lock(inventory, [recipe], None, None, check=seen.append)
+    ensured(inventory, check=seen.append)
     monkeypatch.setattr(ensure, "_known", {})
     # All is there.
-    full = ensure_lock(inventory, [recipe], None, None, check=refuse)
+    full = ensured(inventory, check=refuse)
     write_lock(lock_path(inventory), full.model_copy(update={"checkpoints": {}}))
     monkeypatch.setattr(ensure, "_known", {})
     with pytest.raises(PlanError, match="refused"):
-        ensure_lock(inventory, [recipe], None, None, check=refuse)
+        ensured(inventory, check=refuse)
 
 
-def test_an_image_is_locked_for_each_processor(answers: Answers, recipe: Recipe) -> None:
-    card = recipe.model_copy(update={"hardware": ["rtx-5090"], "checkpoints": {}})
-    new = ensure.resolve(Lock(), [card, recipe], None, None)
-    image = ALL[0].removesuffix(" aarch64")
-    assert answers.asked == [f"{image} x86_64", *ALL]
-    assert sorted(new.images) == [image, f"{image} on x86_64"]
-    assert ensure.resolve(new, [recipe, card], None, None) == new
-    assert new.image(card) is new.images[f"{image} on x86_64"]
+def test_an_image_is_locked_for_each_processor(answers: Answers) -> None:
+    card = RECIPE.model_copy(update={"hardware": ["rtx-5090"], "checkpoints": {}})
+    new = ensure.resolve(Lock(), [card, RECIPE], None, None)
+    assert answers.asked == [f"{IMAGE} x86_64", *ALL]
+    assert sorted(new.images) == [IMAGE, f"{IMAGE} on x86_64"]
+    assert ensure.resolve(new, [RECIPE, card], None, None) == new
+    assert new.image(card) is new.images[f"{IMAGE} on x86_64"]
 
 
-def test_many_hosts_at_once_ask_once(answers: Answers, recipe: Recipe, inventory: Path) -> None:
-    threads = [
-        threading.Thread(target=ensure_lock, args=(inventory, [recipe], None, None))
-        for _ in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=patience())
+def test_many_hosts_at_once_ask_once(answers: Answers, inventory: Path) -> None:
+    with ThreadPoolExecutor() as pool:
+        assert len({lock.image(RECIPE) for lock in pool.map(ensured, [inventory] * 8)}) == 1
     assert answers.asked == ALL
 
 
-def test_all_that_fails_is_told_and_nothing_recorded(
-    answers: Answers, recipe: Recipe, inventory: Path
-) -> None:
+def test_all_that_fails_is_told_and_nothing_recorded(answers: Answers, inventory: Path) -> None:
     answers.silent = set(ALL[:2])
     with pytest.raises(PlanError) as caught:
-        ensure_lock(inventory, [recipe], None, None)
+        ensured(inventory)
     assert caught.value.problems == tuple(f"{name}: found no answer" for name in ALL[:2])
     assert not lock_path(inventory).exists()
 
@@ -213,49 +190,37 @@ def test_the_program_fills_refreshes_and_checks(
 def test_the_program_takes_what_a_spark_serves(
     answers: Answers, inventory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    image, model, drafter = (each.split()[0] for each in ALL)
     digest, commit = "sha256:" + "1" * 64, "2" * 40
-    name = image.rpartition(":")[0]
-    words = ["--adopt", f"{name}@{digest}", "--adopt", f"{model}@{commit}"]
-    asked: list[tuple[str, str]] = []
-    given = answers.checkpoint
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            sparkwright.plan.release.resolve,
-            "resolve_checkpoint",
-            lambda *each: asked.append(each[:2]) or given(*each),
-        )
-        assert command("lock", *words, inventory=inventory) == 0
+    name = IMAGE.rpartition(":")[0]
+    words = ["--adopt", f"{name}@{digest}", "--adopt", f"{MODEL}@{commit}"]
+    assert command("lock", *words, inventory=inventory) == 0
     assert f"{name}@{digest} aarch64" in answers.asked
-    assert asked == [(model, commit), (drafter, "main")]
+    assert [each[:2] for each in answers.choices] == [(MODEL, commit), (DRAFTER, "main")]
     lock = read_lock(lock_path(inventory))
-    assert set(lock.images) == {image}
-    assert set(lock.checkpoints) == {f"{model}@main", f"{drafter}@main"}
+    assert set(lock.images) == {IMAGE}
+    assert set(lock.checkpoints) == {f"{MODEL}@main", f"{DRAFTER}@main"}
     assert {each.source for each in (*lock.images.values(), *lock.checkpoints.values())} == {None}
     capsys.readouterr()
     for version, told in (
-        (f"other/name@{commit}", f"--adopt: found other/name; expected one of {model}, {drafter}"),
-        (
-            f"{model}@main",
-            "--adopt: found AEON-7/Qwen3.6-35B-A3B-heretic-NVFP4@main; expected NAME@",
-        ),
-        ("garbage", "--adopt: found garbage; expected NAME@sha256:"),
-        (f"@{commit}", f"--adopt: found @{commit}; expected NAME@sha256:"),
-        (f"{model}@{digest}", f"--adopt: found {model}; expected {name}"),
-        (f"{model}@{'3' * 40}", f"--adopt: found two versions of {model}; expected one"),
+        (f"other/name@{commit}", f"found other/name; expected one of {MODEL}, {DRAFTER}"),
+        (f"{MODEL}@main", f"found {MODEL}@main; expected NAME@"),
+        ("garbage", "found garbage; expected NAME@sha256:"),
+        (f"@{commit}", f"found @{commit}; expected NAME@sha256:"),
+        (f"{MODEL}@{digest}", f"found {MODEL}; expected {name}"),
+        (f"{MODEL}@{'3' * 40}", f"found two versions of {MODEL}; expected one"),
     ):
         assert command("lock", *words, "--adopt", version, inventory=inventory) == 1
-        assert told in capsys.readouterr().err
+        assert f"--adopt: {told}" in capsys.readouterr().err
 
 
 def test_a_choice_of_files_is_an_entry_of_its_own_at_the_commit_that_is_locked(
-    answers: Answers, recipe: Recipe
+    answers: Answers,
 ) -> None:
-    plain = ensure.resolve(Lock(), [recipe], None, None)
+    plain = ensure.resolve(Lock(), [RECIPE], None, None)
     answers.choices.clear()
-    model = recipe.checkpoints["model"]
+    model = RECIPE.checkpoints["model"]
     own = model.model_copy(update={"files": ["*.json", "model*.safetensors"]})
-    changed = recipe.model_copy(update={"checkpoints": recipe.checkpoints | {"model": own}})
+    changed = RECIPE.model_copy(update={"checkpoints": RECIPE.checkpoints | {"model": own}})
     new = ensure.resolve(plain, [changed], None, None)
     assert answers.choices == [(model.repo, COMMIT, Choice(("*.json", "model*.safetensors")))]
     assert set(new.checkpoints) == {
@@ -277,7 +242,7 @@ def test_a_choice_of_files_is_an_entry_of_its_own_at_the_commit_that_is_locked(
 def test_a_recipe_by_path_is_refreshed_by_its_name(answers: Answers, inventory: Path) -> None:
     """That is how messages name it."""
     other = inventory.with_name("mine.yaml")
-    other.write_text((RECIPES / "qwen3.6-35b-nvfp4-dflash.yaml").read_text())
+    other.write_text((RECIPES / f"{RECIPE.name}.yaml").read_text())
     inventory.write_text("sparks: {a: {}}\nreplicas: {c: {recipe: ./mine.yaml, sparks: [a]}}\n")
     assert command("lock", "--refresh", "mine", inventory=inventory) == 0
     assert sorted(answers.asked) == sorted(ALL)
@@ -309,35 +274,25 @@ def test_the_program_refuses(
     assert answers.asked == []
 
 
-class TestPublished:
-    """What a public source names is asked for by that name, and the lock says who it was."""
+def test_the_first_lock_takes_what_a_public_source_names(inventory: Path, answers: Answers) -> None:
+    """It says who it was."""
+    wanted = load_recipe("qwen3.6-35b-nvidia")
+    image = published()["vllm/vllm-openai:v0.28.0"]
+    checkpoint = published()["nvidia/Qwen3.6-35B-A3B-NVFP4@main"]
+    answers.commit = checkpoint["version"]
+    lock = ensure_lock(inventory, [wanted], None, None)
+    assert f"vllm/vllm-openai@{image['version']} aarch64" in answers.asked
+    assert lock.images["vllm/vllm-openai:v0.28.0"].source == image["source"]
+    (locked,) = lock.checkpoints.values()
+    assert (locked.revision, locked.source) == ("main", checkpoint["source"])
+    assert read_lock(lock_path(inventory)) == lock
+    assert "without one it is what the registry" in lock_path(inventory).read_text()
+    # An owner's own stays.
+    own = Lock(images={image_key(wanted): ImageLock(digest=DIGEST, config=DIGEST, size=1)})
+    assert ensure.resolve(own, [wanted], None, None).image(wanted) == own.image(wanted)
 
-    def test_the_first_lock_takes_it(
-        self, inventory: Path, answers: Answers, recipe: Recipe
-    ) -> None:
-        wanted = load_recipe("qwen3.6-35b-nvidia")
-        image = published()["vllm/vllm-openai:v0.28.0"]
-        checkpoint = published()["nvidia/Qwen3.6-35B-A3B-NVFP4@main"]
-        answers.commit = checkpoint["version"]
-        lock = ensure_lock(inventory, [wanted], None, None)
-        assert f"vllm/vllm-openai@{image['version']} aarch64" in answers.asked
-        found = lock.images["vllm/vllm-openai:v0.28.0"]
-        assert found.source == image["source"]
-        (locked,) = lock.checkpoints.values()
-        assert (locked.revision, locked.source) == ("main", checkpoint["source"])
-        assert read_lock(lock_path(inventory)) == lock
-        # Of another, the lock says that nobody names it. An owner's own stays.
-        other = ensure.resolve(Lock(), [recipe], None, None)
-        sources = {each.source for each in (*other.images.values(), *other.checkpoints.values())}
-        assert sources == {None}
-        assert "without one it is what the registry" in lock_path(inventory).read_text()
-        own = Lock(images={image_key(wanted): ImageLock(digest=DIGEST, config=DIGEST, size=1)})
-        assert ensure.resolve(own, [wanted], None, None).image(wanted) == own.image(wanted)
 
-    def test_what_is_known_is_of_our_recipes(self) -> None:
-        recipes = [load_recipe(name) for name in recipe_names()]
-        names = {recipe.base_image for recipe in recipes} | {
-            checkpoint_key(each) for recipe in recipes for each in recipe.checkpoints.values()
-        }
-        assert published().keys() <= names
-        assert all(ensure._VERSION.fullmatch(each["version"]) for each in published().values())
+def test_what_public_sources_name_is_of_our_recipes() -> None:
+    names = {name for each in recipe_names() for name in names_of([load_recipe(each)])}
+    assert published().keys() <= names
+    assert all(ensure._VERSION.fullmatch(each["version"]) for each in published().values())

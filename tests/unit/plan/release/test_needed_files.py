@@ -11,18 +11,13 @@ from sparkwright.plan.release.needed_files import Choice, choice_of, needed
 GB = 10**9
 # As openai/gpt-oss-120b is: three copies of the model, each of about 61 GB.
 SHARDS = {f"model-{number:05}-of-00003.safetensors": 20 * GB for number in range(1, 4)}
-TEXTS = {
-    "config.json": 2_000,
-    "generation_config.json": 200,
-    "tokenizer.json": 28_000_000,
-    "tokenizer_config.json": 4_000,
-    "special_tokens_map.json": 100,
-    "chat_template.jinja": 16_000,
-    "model.safetensors.index.json": 50_000,
-    "LICENSE": 11_000,
-    "USAGE_POLICY": 200,
-    "README.md": 7_000,
-}
+TEXTS = {"tokenizer.json": 28_000_000, "chat_template.jinja": 16_000} | dict.fromkeys(
+    [
+        *("config.json", "generation_config.json", "tokenizer_config.json", "LICENSE"),
+        *("special_tokens_map.json", "model.safetensors.index.json", "USAGE_POLICY", "README.md"),
+    ],
+    1_000,
+)
 COPIES = {
     ".gitattributes": 1_600,
     "original/config.json": 300,
@@ -39,7 +34,7 @@ def chosen(
     shards: dict[str, Collection[str]] | None = None,
 ) -> set[str]:
     sizes = files if isinstance(files, dict) else dict.fromkeys(files, 1000)
-    return {*needed(sizes, choice, lambda index: (shards or {}).get(index), "o/n")}
+    return {*needed(sizes, choice, lambda index: (shards or {}).get(index, ()), "o/n")}
 
 
 def test_one_of_three_copies() -> None:
@@ -82,15 +77,13 @@ def test_large_data_in_a_folder_is_no_text() -> None:
     assert chosen(files) == {"model.safetensors", "data/small.json"}
 
 
-MISTRAL = ["config.json", "params.json", "tekken.json", "consolidated.safetensors"]
-
-
 def test_mistrals_weights_are_fetched_where_they_are_read() -> None:
-    files = [*MISTRAL, *SHARDS]
-    assert chosen(files, Choice(format="mistral")) == {*MISTRAL}
-    assert chosen(files) == {*MISTRAL[:3], *SHARDS}
-    assert chosen(files, Choice(format="any")) == {*files}
-    assert chosen(MISTRAL) == {*MISTRAL}
+    texts = {"config.json", "params.json", "tekken.json"}
+    mistral = {*texts, "consolidated.safetensors"}
+    files = {*mistral, *SHARDS}
+    assert chosen(files, Choice(format="mistral")) == chosen(mistral) == mistral
+    assert chosen(files) == {*texts, *SHARDS}
+    assert chosen(files, Choice(format="any")) == files
 
 
 def test_an_index_says_which_set_it_is() -> None:

@@ -57,13 +57,9 @@ def test_the_same_files_make_the_same_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", sorted(HOST_FILES.rglob("*.py")), ids=lambda path: path.name)
 def test_the_imports_of_a_program_are_those_that_python_sees(path: Path) -> None:
     nodes = list(ast.walk(ast.parse(path.read_text())))
-    seen = [
-        f"{node.module}.{alias.name}"
-        for node in nodes
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("host.")
-        for alias in node.names
-    ]
-    assert sorted(_imports(path)) == sorted(seen)
+    froms = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+    seen = [f"{node.module}.{alias.name}" for node in froms for alias in node.names]
+    assert sorted(_imports(path)) == sorted(name for name in seen if name.startswith("host."))
     # No other form of import would be found.
     others = [name.name for node in nodes if isinstance(node, ast.Import) for name in node.names]
     assert not [name for name in others if name.split(".")[0] == "host"]
@@ -73,9 +69,8 @@ def test_an_engine_has_what_it_imports_and_no_more() -> None:
     """What else changes in the programs of a Spark makes no other release."""
     members = _members(program("host.engine.supervisor"))
     assert {"host/engine/peer_link.py", "host/common/probe.py", "__main__.py"} <= members
-    assert not [
-        name for name in members if name.startswith(("host/engine/switch", "host/artifacts"))
-    ]
+    others = ("host/engine/switch", "host/artifacts")
+    assert not [name for name in members if name.startswith(others)]
     assert members < _members(spark_programs())
     # A Spark has all but the gateway.
     there = {path.relative_to(HOST_FILES.parent).as_posix() for path in HOST_FILES.rglob("*.py")}
@@ -83,39 +78,30 @@ def test_an_engine_has_what_it_imports_and_no_more() -> None:
     assert {name.rpartition("/")[0] for name in left} == {"host/door/gateway"}
 
 
+def run(*words: object) -> "subprocess.CompletedProcess[str]":
+    options = {"capture_output": True, "text": True, "timeout": patience()}
+    return subprocess.run(words, stdin=subprocess.DEVNULL, check=False, **options)
+
+
 @pytest.mark.parametrize("module", ["host.engine.supervisor", "host.engine.switch.course"])
 def test_an_archive_alone_is_enough(module: str, tmp_path: Path) -> None:
     """The system's Python is told of nothing else."""
     file = tmp_path / "program"
     file.write_bytes(program(module))
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-B", file, "--help"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=patience(),
-        check=False,
-    )
+    done = run(sys.executable, "-I", "-S", "-B", file, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert "usage: " in done.stdout
 
 
 def test_each_subcommand_says_what_it_is_for() -> None:
-    listing = subprocess.run(host_program("--help"), capture_output=True, text=True, check=True)
+    listing = run(*host_program("--help"))
     for name in COMMANDS:
         assert f"\n  {name} " in listing.stdout
-        done = subprocess.run(
-            host_program(name, "--help"),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=patience(),
-            check=False,
-        )
+        done = run(*host_program(name, "--help"))
         assert (done.returncode, done.stderr) == (0, ""), name
         assert name in done.stdout
     # Another word is refused with those that there are.
-    done = subprocess.run(host_program("engines"), capture_output=True, text=True, check=False)
+    done = run(*host_program("engines"))
     assert done.returncode == 2
     assert "invalid choice: 'engines' (choose from 'engine', 'switch'" in done.stderr
 

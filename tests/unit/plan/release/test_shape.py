@@ -49,47 +49,51 @@ DRAFTER = {
 }
 
 
-def known(config: dict[str, Any]) -> Shape:
-    shape = shape_of(config)
-    assert shape
-    return shape
-
-
 def test_a_hybrid_with_experts_and_vision():
-    shape = known(MODEL)
-    assert (shape.full_attention, shape.linear_attention, shape.mtp) == (10, 30, 1)
-    assert (shape.kv_heads, shape.head_dim) == (2, 256)
-    assert (shape.linear_key_heads, shape.linear_value_heads, shape.linear_kernel) == (16, 32, 4)
-    assert (shape.state_bytes, shape.number_bytes) == (4, 2)
-    assert (shape.positions, shape.hidden, shape.vocabulary) == (262_144, 2048, 248_320)
-    assert shape.vision == 411_070_464
-    assert shape.mtp_parameters == 808_452_096
-    assert not shape.quantized
-    assert not shape.fp8_kv_cache
+    shape = shape_of(MODEL)
+    assert shape == Shape(
+        full_attention=10,
+        linear_attention=30,
+        mtp=1,
+        kv_heads=2,
+        head_dim=256,
+        linear_key_heads=16,
+        linear_value_heads=32,
+        linear_key_dim=128,
+        linear_value_dim=128,
+        linear_kernel=4,
+        positions=262_144,
+        hidden=2048,
+        vision=411_070_464,
+        mtp_parameters=808_452_096,
+        vocabulary=248_320,
+    )
     assert parse(Shape, shape.model_dump(exclude_none=True), "lock") == shape
     # A large number takes no memory.
-    assert known(MODEL_CONFIG | {"num_hidden_layers": 10**12}).full_attention == 10**12
+    assert shape_of(MODEL_CONFIG | {"num_hidden_layers": 10**12}).full_attention == 10**12
 
 
 def test_a_drafter():
-    shape = known(DRAFTER)
+    shape = shape_of(DRAFTER)
     assert (shape.full_attention, shape.sliding_attention, shape.sliding_window) == (4, 4, 2048)
     assert (shape.kv_heads, shape.head_dim, shape.linear_attention) == (4, 128, 0)
-
-
-def test_layers_are_full_attention_where_nothing_is_said():
+    # Layers are full attention where nothing is said.
     config = {name: value for name, value in DRAFTER.items() if name != "layer_types"}
-    shape = known(config | {"head_dim": None})
+    shape = shape_of(config | {"head_dim": None})
     assert (shape.full_attention, shape.sliding_window, shape.head_dim) == (8, 0, 64)
 
 
-def test_scales_for_an_fp8_cache():
-    scheme = {"kv_cache_scheme": {"dynamic": False, "num_bits": 8, "type": "float"}}
-    for quantization in (scheme, {"kv_cache_quant_algo": "FP8"}):
-        shape = known(MODEL | {"quantization_config": {"quant_method": "x"} | quantization})
-        assert (shape.quantized, shape.fp8_kv_cache) == (True, True)
-    shape = known(MODEL | {"quantization_config": {"quant_method": "x", "kv_cache_scheme": None}})
-    assert (shape.quantized, shape.fp8_kv_cache) == (True, False)
+@pytest.mark.parametrize(
+    ("given", "fp8"),
+    [
+        ({"kv_cache_scheme": {"dynamic": False, "num_bits": 8, "type": "float"}}, True),
+        ({"kv_cache_quant_algo": "FP8"}, True),
+        ({"kv_cache_scheme": None}, False),
+    ],
+)
+def test_scales_for_an_fp8_cache(given: dict[str, Any], fp8: bool):
+    shape = shape_of(MODEL | {"quantization_config": {"quant_method": "x"} | given})
+    assert (shape.quantized, shape.fp8_kv_cache) == (True, fp8)
 
 
 def test_what_cannot_be_counted_has_no_shape():

@@ -14,7 +14,7 @@ from host.upkeep.cleanup.remove import Removal
 from host.upkeep.cleanup.system import without_ours
 from sparkwright.common.placed import folder_names, removal_table, unit_names
 from sparkwright.machine.host.operations.services import sysctl
-from sparkwright.plan.release.guard import ALONE, PAIR
+from sparkwright.plan.release.container import ALONE, PAIR
 from sparkwright.upkeep.cleanup.deploy import delete
 from tests.makers.shell import program
 from tests.unit.driven import this_machine
