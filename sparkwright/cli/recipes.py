@@ -13,7 +13,6 @@ import click
 from sparkwright.cli.site import enter_site
 from sparkwright.common.terminal import plain_lines
 from sparkwright.declared.recipe.imports import import_recipe, listing
-from sparkwright.declared.recipe.imports import show as shown_import
 from sparkwright.declared.recipe.loader import load_recipe, recipe_file, recipe_names
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.declared.recipe.trust import needs
@@ -120,7 +119,7 @@ def import_(here: Path, source: str, name: str | None, replace: bool) -> None:
             _say(line)
         return
     enter_site()
-    for line in shown_import(import_recipe(source, name, replace=replace)):
+    for line in import_recipe(source, name, replace=replace):
         _say(line)
 
 

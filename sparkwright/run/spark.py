@@ -14,9 +14,7 @@ from sparkwright.declared.fleet.fabric_plan import FabricPlan, fabric_plan
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.settings import Settings, settings_of
-from sparkwright.declared.recipe.engine_log import at_level
 from sparkwright.declared.recipe.loader import load_recipe
-from sparkwright.declared.recipe.media import from_domains
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.plan.memory.plan import load_of
 from sparkwright.plan.memory.sharing import sized
@@ -201,11 +199,11 @@ class SparkTarget:
         if self.recipe is None:
             return None
         pair = (self.fabric.addresses, self.fabric.peer_addresses) if self.fabric else ()
-        served = at_level(self.recipe, self.settings.log_level)
+        served = self.recipe.at_level(self.settings.log_level)
         if self.replicas:
             served = sized(load_of(served.for_sparks(1), lock, 1), self.hardware)
         return make_release(
-            from_domains(served, self.settings.media_domains),
+            served.from_domains(self.settings.media_domains),
             lock,
             self.place,
             Ranks(self.ranks, pair if self.rank == 0 else pair[::-1], self.rank or 0),

@@ -10,7 +10,8 @@ import pytest
 from sparkwright.cli.new_site import inventory_text, parse_spark, site_files, write_site
 from sparkwright.common.errors import PlanError
 from sparkwright.declared.recipe.imports import import_recipe
-from sparkwright.declared.recipe.published import git, sources
+from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.declared.recipe.published import sources
 from tests.clock import patience
 from tests.component.repository import FILES, RECIPE, Repository
 
@@ -21,7 +22,7 @@ PROJECT = Path(__file__).parents[2]
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
     """What `eugr` stands for."""
     # Of an owner's addresses, none is a file's.
-    monkeypatch.setattr(git, "PROTOCOLS", ("https", "ssh", "file"))
+    monkeypatch.setattr(sources, "PROTOCOLS", ("https", "ssh", "file"))
     made = Repository(tmp_path / "theirs")
     monkeypatch.setitem(sources.SOURCES, "eugr", made.url)
     return made
@@ -135,12 +136,13 @@ def test_a_commit_is_fetched(
     repository.commit({"recipes/small.yaml": RECIPE.replace("fixed", "other")})
     repository.git("tag", "--annotate", "--message=x", "v1", first)
     for source in (f"eugr@{first}", f"{repository.url}@v1"):
-        imported = import_recipe(source, "small", replace=True)
-        assert imported.recipe.args["chat-template"] == "fixed.jinja"
+        import_recipe(source, "small", replace=True)
+        recipe = load_recipe("small")
+        assert recipe.args["chat-template"] == "fixed.jinja"
         source = f"{repository.url}, recipes/small.yaml at {first}."
-        assert (imported.recipe.source, imported.recipe.judged_by) == (source, "0.33.0")
-    imported = import_recipe("eugr@main", "small", replace=True)
-    assert imported.recipe.args["chat-template"] == "other.jinja"
+        assert (recipe.source, recipe.judged_by) == (source, "0.33.0")
+    import_recipe("eugr@main", "small", replace=True)
+    assert load_recipe("small").args["chat-template"] == "other.jinja"
 
 
 def found(source: str, name: str) -> str:
@@ -167,11 +169,11 @@ def test_what_cannot_be_fetched(repository: Repository, source: str, told: str) 
 
 
 def test_a_server_that_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(git, "_TIMEOUT", 0.5)
+    monkeypatch.setattr(sources, "_TIMEOUT", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"https://127.0.0.1:{silent.getsockname()[1]}/x"
         with pytest.raises(PlanError, match=r"git: not done after 0.5 s; expected an answer"):
-            git.fetch(url, "HEAD", tmp_path)
+            sources.fetch(url, "HEAD", tmp_path)
         # Nothing of it is left: the connection ends.
         accepted, _ = silent.accept()
         with accepted:
@@ -185,7 +187,7 @@ def test_without_git(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(PlanError, match="git: found no such program"):
-        git.fetch(repository.url, "a" * 40, tmp_path)
+        sources.fetch(repository.url, "a" * 40, tmp_path)
 
 
 def test_names_that_mean_more_than_one(repository: Repository) -> None:
@@ -215,10 +217,10 @@ def test_mods_that_a_registry_lacks_are_those_of_spark_vllm_docker(
         patched.setitem(sources.SOURCES, "eugr", "https://127.0.0.1:9/x")
         with pytest.raises(PlanError, match=r":6: mods\[0\]: found mods/fix-template, a mod that"):
             import_recipe("arena", "small")
-    imported = import_recipe("arena", "small")
+    import_recipe("arena", "small")
     names = sorted(path.name.rpartition("-")[0] for path in (site / "files/mods").iterdir())
     assert names == ["fix-template", "mine"]
-    assert imported.recipe.source.endswith(
+    assert load_recipe("small").source.endswith(
         f"{theirs.url}, all/small.yaml at {theirs.head}. Mods fix-template: eugr at "
         f"{repository.head}."
     )

@@ -18,9 +18,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from sparkwright.common.errors import PlanError
-from sparkwright.declared.recipe.imports import placed, read
-from sparkwright.declared.recipe.published.draft import NotForUs, Translated
+from sparkwright.declared.recipe.published.document import NotForUs
 from sparkwright.declared.recipe.published.sources import Checkout, checkout_of, entries
+from sparkwright.declared.recipe.published.translated import Translated
 from sparkwright.declared.recipe.recipe import UNKNOWN_VLLM, Recipe
 from tests.recipes import releases
 from tests.recipes.judge import Case, judge
@@ -91,19 +91,19 @@ def _results(checkouts: Sequence[Checkout], *, judged: bool) -> list[Result]:
         found.append(result)
         for entry in entries(checkout, folders):
             try:
-                recipe, translated = read(entry)
+                translated = entry.translated()
             except NotForUs as error:
                 result.others[error.reason] += 1
             except PlanError as error:
                 result.refused[entry.key] = error.problems
             else:
-                result.taken[entry.key] = recipe
+                recipe = result.taken[entry.key] = translated.recipe
                 if recipe.judge not in releases.known():
                     result.unjudged.add(entry.key)
                     continue
                 for sparks in recipe.sparks:
                     lean = _without_files(recipe)
-                    case = Case(translated.path, lean, sparks, recipe.hardware[0])
+                    case = Case(translated.document.path, lean, sparks, recipe.hardware[0])
                     cases[case] = (result, entry.key, translated)
     for case, told in (judge(cases) if judged else {}).items():
         result, key, translated = cases[case]
@@ -111,7 +111,7 @@ def _results(checkouts: Sequence[Checkout], *, judged: bool) -> list[Result]:
         if names := [match[1] for each in told if (match := _UNKNOWN.search(each))]:
             result.unknown[key] = names
         if problems:
-            lines = [placed(problem, translated) for problem in problems]
+            lines = [translated.placed(problem) for problem in problems]
             if case.recipe.vllm == UNKNOWN_VLLM:
                 result.doubted[key] = lines
                 continue

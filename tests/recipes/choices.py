@@ -114,7 +114,7 @@ def recipe_of(choice: Choice) -> Recipe:
     with TemporaryDirectory() as folder:
         file = Path(folder, "recipe.yaml")
         file.write_text(choice.take.text(choice.sparks))
-        return published(file)[0]
+        return published(file).recipe
 
 
 def tables() -> str:

@@ -15,7 +15,6 @@ from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.settings import read_settings
 from sparkwright.declared.recipe import vllm_names
 from sparkwright.declared.recipe.loader import load_recipe
-from sparkwright.declared.recipe.media import from_domains
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.declared.recipe.trust import needs
 from sparkwright.declared.recipe.values import OWN_ARGUMENTS, OWN_ENVIRONMENT
@@ -289,7 +288,7 @@ def test_an_engine_fetches_no_url_unless_the_group_data_name_its_host(tmp_path: 
     recipe = load(tmp_path)
     read = parsed("0.28.0", serve_arguments(recipe, Ranks()))
     assert read.allowed_media_domains == ["media.invalid"]
-    opened = from_domains(recipe, ("images.example.org", "192.168.1.5"))
+    opened = recipe.from_domains(("images.example.org", "192.168.1.5"))
     read = parsed("0.28.0", serve_arguments(opened, Ranks()))
     assert read.allowed_media_domains == ["images.example.org", "192.168.1.5"]
     assert environment(opened)["VLLM_MEDIA_URL_ALLOW_REDIRECTS"] == "0"

@@ -34,11 +34,9 @@ Release = tuple[int, ...]
 
 @dataclass(frozen=True)
 class KnownName:
-    """The table's entry for a name.
+    """The first and the last release in the table that have a name, and what it lets a recipe do.
 
-    Attributes:
-        first, last: The first and the last release in the table that have it.
-        danger: What it lets a recipe do; None: nothing that needs trust.
+    ``danger`` is None for nothing that needs trust.
     """
 
     first: Release

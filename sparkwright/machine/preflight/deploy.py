@@ -21,7 +21,6 @@ from sparkwright.common.operations import (
 )
 from sparkwright.common.part import Ask
 from sparkwright.common.terminal import plain
-from sparkwright.declared.recipe.build import disk
 from sparkwright.declared.recipe.rules import doubts
 from sparkwright.declared.recipe.trust import needs
 from sparkwright.machine.host.survey import Survey
@@ -195,6 +194,7 @@ def _needs(own: Target) -> Needs:
     checkpoints = [*release.recipe.checkpoints.values()] if release else []
     locked = [own.lock.checkpoint(checkpoint) for checkpoint in checkpoints]
     elsewhere = settings.model_folders
+    build = release.recipe.build if release and own.is_head else None
     return Needs(
         wanted=Requirements(
             hardware=own.hardware,
@@ -205,7 +205,7 @@ def _needs(own: Target) -> Needs:
             disk_headroom=int(settings.disk_headroom_gib * GIB),
             ports=(own.port,) if release and own.is_head and own.port else (),
             clock_tolerance=settings.clock_tolerance,
-            build=disk(release.recipe.build) if release and own.is_head else 0,
+            build=build.disk if build else 0,
             pair=own.peer is not None,
             doubts=doubts_of(own),
         ),

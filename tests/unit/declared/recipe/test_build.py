@@ -7,7 +7,7 @@ import pytest
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import GIB
-from sparkwright.declared.recipe.build import DISK, FOLDERS, build_files, build_name, build_problems
+from sparkwright.declared.recipe.build import FOLDERS, build_files, build_name, build_problems
 from sparkwright.declared.recipe.values import ImageBuild
 from sparkwright.machine.preflight.preflight import findings
 from sparkwright.plan.release.release import Release
@@ -110,7 +110,7 @@ def test_other_inputs_are_another_release() -> None:
 
 def test_a_build_takes_disk_beside_what_it_is_built_on() -> None:
     survey = changed(FIT, root_free=80 * GIB, docker_free=80 * GIB)
-    wanted = changed(WANTED, build=DISK)
+    wanted = changed(WANTED, build=ImageBuild.disk)
     assert findings(survey, WANTED, NOW) == []
     (finding,) = findings(survey, wanted, NOW)
     assert "80.0 GiB free" in finding.found

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.declared.recipe.engine_log import at_level
 from sparkwright.engine.phases import phase
 from sparkwright.run.spark import SparkTarget
 from tests.makers.recipe import problems
@@ -14,10 +13,9 @@ from tests.published import published
 
 
 def test_what_each_level_makes_of_an_engine() -> None:
-    assert at_level(recipe(), "INFO") == recipe()
-    assert release(at_level(recipe(), "INFO")).id == release().id
-    assert at_level(recipe(), "DEBUG").env["VLLM_LOGGING_LEVEL"] == "DEBUG"
-    quiet = at_level(recipe(), "WARNING")
+    assert recipe().at_level("INFO") == recipe()
+    assert recipe().at_level("DEBUG").env["VLLM_LOGGING_LEVEL"] == "DEBUG"
+    quiet = recipe().at_level("WARNING")
     assert quiet.args["disable-uvicorn-access-log"] is True
     assert quiet.env["VLLM_LOG_STATS_INTERVAL"] == "3600"
     assert quiet.env.get("VLLM_LOGGING_LEVEL") == recipe().env.get("VLLM_LOGGING_LEVEL")
@@ -72,4 +70,4 @@ def test_another_projects_level_is_left_to_the_owner(tmp_path: Path) -> None:
     }
     path = tmp_path / "x.yaml"
     path.write_text(json.dumps(data))
-    assert published(path)[1].data["env"] == {"OTHER": "1"}
+    assert published(path).data["env"] == {"OTHER": "1"}

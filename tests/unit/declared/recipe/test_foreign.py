@@ -5,20 +5,10 @@ from pathlib import Path
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.placed import Place
 from sparkwright.declared.recipe.loader import RECIPES, load_recipe
-from sparkwright.declared.recipe.published.draft import NotForUs
-from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.declared.recipe.published.document import NotForUs
 from sparkwright.declared.recipe.values import ImageMods
-from sparkwright.plan.release.command import Ranks
-from sparkwright.plan.release.lock import (
-    CheckpointLock,
-    ImageLock,
-    Lock,
-    LockedFile,
-    checkpoint_key,
-)
-from sparkwright.plan.release.release import make_release
+from sparkwright.plan.release.command import Ranks, serve_arguments
 from sparkwright.run.inventory.groups import load
 from tests.published import published
 from tests.unit.unplaced import unplaced
@@ -94,7 +84,7 @@ def put(tmp_path):
 
 
 def theirs(path):
-    return published(path)[0]
+    return published(path).recipe
 
 
 def problems(path):
@@ -104,7 +94,7 @@ def problems(path):
 
 
 def remarks(path):
-    return published(path)[1].remarks
+    return published(path).remarks
 
 
 def test_sparkrun(put):
@@ -137,25 +127,20 @@ def test_spark_vllm_docker(put):
     assert recipe.image == "docker.io/somebody/spark-vllm:latest"
     assert recipe.sparks == [1, 2]
     assert recipe.served_names == ["large"]
-    assert recipe.args == {
-        "compilation-config": {"cudagraph_mode": "none", "custom_ops": ["all"]},
-    }
+    assert recipe.args == {"compilation-config": {"cudagraph_mode": "none", "custom_ops": ["all"]}}
 
 
 @pytest.mark.parametrize(
-    ("text", "changes", "sparks"),
+    ("changes", "sparks"),
     [
-        (SPARKRUN, [("runtime: vllm", "max_nodes: 1")], [1]),
-        (SPARKRUN, [TWO], [2]),
-        (SPARKRUN, [TWO, ("runtime: vllm", "min_nodes: 2")], [2]),
-        (SPARKRUN, [("    -tp {tensor_parallel} \\\n", "")], [1]),
-        (DOCKER, [("solo_only: false", "solo_only: true")], [1]),
-        (DOCKER, [("cluster_only: false", "cluster_only: true")], [2]),
-        (DOCKER, [("tensor_parallel: 2", "tensor_parallel: 1")], [1]),
+        ([("runtime: vllm", "max_nodes: 1")], [1]),
+        ([TWO], [2]),
+        ([TWO, ("runtime: vllm", "min_nodes: 2")], [2]),
+        ([("    -tp {tensor_parallel} \\\n", "")], [1]),
     ],
-)  # fmt: skip
-def test_numbers_of_sparks(put, text, changes, sparks):
-    assert theirs(put(text, *changes)).sparks == sparks
+)
+def test_numbers_of_sparks(put, changes, sparks):
+    assert theirs(put(SPARKRUN, *changes)).sparks == sparks
 
 
 @pytest.mark.parametrize(
@@ -252,12 +237,10 @@ def test_images_that_a_launcher_pulls(put, container, arguments, image):
     ],
 )
 def test_what_changes_nothing_that_runs_is_taken(put, changes):
-    found, translated = published(put(SPARKRUN, *changes))
-    assert found.args == theirs(put()).args
-    told = [
-        each for each in translated.remarks if "executor_config: left out: restart_policy" in each
-    ]
-    assert bool(told) is ("executor_config" in changes[0][1])
+    translated = published(put(SPARKRUN, *changes))
+    assert translated.recipe.args == theirs(put()).args
+    told = "executor_config: left out: restart_policy" in "".join(translated.remarks)
+    assert told is ("executor_config" in changes[0][1])
 
 
 SIZES = """\
@@ -423,27 +406,10 @@ def test_a_recipe_in_the_inventory(put, tmp_path):
         load(inventory)
 
 
-def locked(recipe: Recipe) -> Lock:
-    checkpoints = {
-        checkpoint_key(checkpoint): CheckpointLock(
-            repo=checkpoint.repo,
-            revision=checkpoint.revision,
-            commit="c" * 40,
-            files={"config.json": LockedFile(size=1, git="b" * 40)},
-        )
-        for checkpoint in recipe.checkpoints.values()
-    }
-    image = ImageLock(digest="sha256:" + "d" * 64, config="sha256:" + "f" * 64, size=1)
-    return Lock(images={recipe.base_image: image}, checkpoints=checkpoints)
-
-
-def test_a_release_comes_out(put):
+def test_a_line_comes_out(put):
     recipe = theirs(put(SPARKRUN, ("model: owner", "model_revision: v1.2\nmodel: owner")))
     assert recipe.checkpoints["model"].revision == "v1.2"
-    release = make_release(recipe, locked(recipe), Place("/opt/x"), Ranks(("a",)))
-    assert release.id.startswith("my-model-v2-")
-    text = "".join(text for name, text in release.files.items() if not name.startswith("bin/"))
-    assert "theirs" not in text
-    assert "serve /models/owner--Model-35B \\\n" in release.files["run"]
-    assert "  --served-model-name owner/Model-35B \\\n" in release.files["run"]
-    assert '"model":"/models/z-lab--Qwen3.6-35B-A3B-DFlash"' in release.files["run"]
+    line = serve_arguments(recipe, Ranks())
+    assert line[:2] == ["serve", "/models/owner--Model-35B"]
+    assert line[line.index("--served-model-name") + 1] == "owner/Model-35B"
+    assert '"model":"/models/z-lab--Qwen3.6-35B-A3B-DFlash"' in " ".join(line)

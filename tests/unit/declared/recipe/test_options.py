@@ -11,7 +11,7 @@ import sparkwright
 from sparkwright.common.hardware import GIB
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.recipe.loader import load_recipe
-from sparkwright.declared.recipe.options import AUTO, options, problems
+from sparkwright.declared.recipe.options import AUTO, Options, problems
 from sparkwright.door.gateway.gateway import upstreams
 from sparkwright.plan.memory.known_checkpoints import nominal_load
 from sparkwright.plan.memory.plan import plan_memory
@@ -33,14 +33,14 @@ BATCHED = "max-num-batched-tokens"
     ],
 )
 def test_a_number_is_read_as_vllm_reads_it(value: object, tokens: int):
-    assert options({BATCHED: value}).max_num_batched_tokens == tokens
-    assert options({"max-model-len": value}).max_model_len == tokens
-    assert options({"kv-cache-memory-bytes": value}).kv_cache_memory_bytes == tokens
+    assert Options.model_validate({BATCHED: value}).max_num_batched_tokens == tokens
+    assert Options.model_validate({"max-model-len": value}).max_model_len == tokens
+    assert Options.model_validate({"kv-cache-memory-bytes": value}).kv_cache_memory_bytes == tokens
 
 
 @pytest.mark.parametrize("value", ["auto", "Auto", -1, "-1"])
 def test_auto_is_a_length(value: object):
-    assert options({"max-model-len": value}).max_model_len == AUTO
+    assert Options.model_validate({"max-model-len": value}).max_model_len == AUTO
     assert [*problems({BATCHED: value})]
 
 
@@ -116,7 +116,7 @@ def test_values_that_a_recipe_cannot_have(tmp_path: Path, args: dict[str, Any], 
     ids=["mapping", "JSON", "short"],
 )
 def test_drafts_are_seen_however_they_are_said(tmp_path: Path, args: dict[str, Any]):
-    read = options(args)
+    read = Options.model_validate(args)
     assert (read.mtp, read.drafted) == (True, 2)
     checkpoint = {"model": {"repo": "nvidia/Qwen3.5-122B-A10B-NVFP4", "folder": "model"}}
     (problem,) = loading(tmp_path, vllm="0.28.0", checkpoints=checkpoint, args=args)
@@ -137,7 +137,7 @@ def test_drafts_are_seen_however_they_are_said(tmp_path: Path, args: dict[str, A
     ],
 )
 def test_what_cuda_graphs_hold(args: dict[str, Any], graphs: str):
-    assert options(args).graphs == graphs
+    assert Options.model_validate(args).graphs == graphs
 
 
 @pytest.mark.parametrize("tokens", [65536, "65536", "64K"])

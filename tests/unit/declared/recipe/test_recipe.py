@@ -7,9 +7,9 @@ import pytest
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from sparkwright.common.errors import PlanError
+from sparkwright.common.placed import folder_names
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
-from sparkwright.declared.recipe.recipe import Memory, Recipe
-from sparkwright.declared.recipe.values import reserved_folders
+from sparkwright.declared.recipe.recipe import Recipe
 from tests.makers.recipe import good, problems, put
 
 
@@ -40,12 +40,6 @@ def test_a_name_that_is_none_comes_with_the_nearest(tmp_path: Path) -> None:
             load_recipe(str(tmp_path / f"{name}.yaml"))
 
 
-def test_what_a_source_saw_of_the_memory_is_more_than_nothing(tmp_path: Path) -> None:
-    found = problems(tmp_path, memory=dict.fromkeys(Memory.model_fields, 0))
-    for key in Memory.model_fields:
-        assert any(f"memory.{key}: found 0" in each for each in found)
-
-
 def test_an_empty_file_lacks_everything(tmp_path: Path) -> None:
     (tmp_path / "empty.yaml").write_text("")
     with pytest.raises(PlanError) as caught:
@@ -67,7 +61,7 @@ def test_an_empty_file_lacks_everything(tmp_path: Path) -> None:
         ),
         *(
             ({"folder": folder}, "folder: found .*expected another folder than backups")
-            for folder in reserved_folders()
+            for folder in (*folder_names(), "image", "image-build", "switch")
         ),
         *(
             ({"repo": repo}, "repo: found .*expected OWNER/NAME, as on the hub")
@@ -119,7 +113,6 @@ def test_two_checkpoints_need_two_folders(tmp_path: Path) -> None:
         ("args", {"--dtype": "auto"}, "did you mean 'dtype'? Expected a long option of vLLM"),
         ("args", {"max_model_len": 9}, "did you mean 'max-model-len'? Expected a long option"),
         ("env", [], "env: found []; expected a mapping, each name to text in quotes"),
-        ("memory", {"weights_gib": "3"}, "expected GiB of weights (as a number: without quotes)"),
         ("args", {"a b": "x"}, "expected a long option of vLLM without its dashes"),
         ("args", {"dtype": None}, "args.dtype: found null; expected true, false, a number, text"),
         ("args", {"dtype": "--port"}, 'args.dtype: found "--port"; expected true, false, a number'),

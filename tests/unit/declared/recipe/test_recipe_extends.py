@@ -25,7 +25,6 @@ def extended(folder: Path, **own: object):
     base = {
         "args": {"max-model-len": 4096, "dtype": "auto"},
         "expected": {"single": {"tok_s": 50}},
-        "memory": {"weights_gib": 20},
         "sparks": [1, 2],
         "by_sparks": {2: {"args": {"dtype": "half"}}},
     }
@@ -44,7 +43,6 @@ def test_what_a_recipe_does_not_say_is_the_others(tmp_path: Path) -> None:
     assert recipe.for_sparks(2).args["dtype"] == "half"
     # What was measured belongs to one recipe.
     assert not recipe.expected
-    assert recipe.memory.weights_gib is None
     # Null takes a key away.
     recipe = extended(tmp_path, args={"dtype": None}, checkpoints={"drafter": None})
     assert recipe.args == {"max-model-len": 4096}
