@@ -103,11 +103,6 @@ def test_a_built_image_changes_nothing_else_of_a_release() -> None:
         assert made.files[file] == pulled.files[file]
 
 
-def test_other_inputs_are_another_release() -> None:
-    releases = [built(), built(NAME="y"), built(digest=f"sha256:{'6' * 64}")]
-    assert len({each.id for each in releases}) == len({each.image for each in releases}) == 3
-
-
 def test_a_build_takes_disk_beside_what_it_is_built_on() -> None:
     survey = changed(FIT, root_free=80 * GIB, docker_free=80 * GIB)
     wanted = changed(WANTED, build=ImageBuild.disk)

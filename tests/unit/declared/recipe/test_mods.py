@@ -8,10 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from host.artifacts.image.build import context
-from sparkwright.cli.main import cli
 from sparkwright.common.errors import PlanError
 from sparkwright.declared.fleet.check import unsupported
 from sparkwright.declared.fleet.file import load_fleet
@@ -375,8 +373,8 @@ def test_the_command_and_the_check_show_the_mods(
     assert "# mod fix-tiny: 2 files" in printed
     assert read_mods(["fix-tiny"])[0].word in printed
     assert "sparkwright/mods:BUILD" in printed
-    checked = CliRunner().invoke(cli, ["recipes", "check", "mine"])
-    assert "mod fix-tiny: 2 files" in checked.output
+    sparkwright("recipes", "check", "mine")
+    assert "mod fix-tiny: 2 files" in capsys.readouterr().out
 
 
 def test_a_release_says_which_mods_its_image_has(site: Path) -> None:
@@ -387,8 +385,3 @@ def test_a_release_says_which_mods_its_image_has(site: Path) -> None:
     assert made.images == (made.image,)
     mod(site, "fix-tiny", "true")
     assert release(served, lock(digest=DIGEST)).id != made.id
-    # A reader of other projects' recipes gives the folder itself; YAML has no paths.
-    (site / "files/mods").rename(site / "checkout")
-    folder = site / "checkout/fix-tiny"
-    (need,) = needs(recipe(image={"base": BASE, "mods": [folder]}))
-    assert need.name.startswith("mod:fix-tiny@")
