@@ -9,7 +9,6 @@ root and x86_64; the first time it downloads.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections import Counter
@@ -22,6 +21,7 @@ from sparkwright.declared.recipe.published.document import NotForUs
 from sparkwright.declared.recipe.published.sources import Checkout, checkout_of, entries
 from sparkwright.declared.recipe.published.translated import Translated
 from sparkwright.declared.recipe.recipe import UNKNOWN_VLLM, Recipe
+from tests.recipes import parser
 from tests.recipes.judge import Case, judge
 
 _FILES = ("chat-template", "tool-parser-plugin", "reasoning-parser-plugin")
@@ -148,15 +148,11 @@ def table(found: Sequence[Result]) -> Iterator[str]:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Print what became of the recipes of sources. Returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.published",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("checkout", nargs="+")
-    parser.add_argument("--quiet", action="store_true", help="print the table alone")
-    parser.add_argument("--unjudged", action="store_true", help="do not ask vLLM")
-    options = parser.parse_args(words)
+    command = parser("tests.published", __doc__)
+    command.add_argument("checkout", nargs="+")
+    command.add_argument("--quiet", action="store_true", help="print the table alone")
+    command.add_argument("--unjudged", action="store_true", help="do not ask vLLM")
+    options = command.parse_args(words)
     try:
         found = results(options.checkout, judged=not options.unjudged)
     except PlanError as error:

@@ -7,7 +7,6 @@ Kinds of trust stay; a new name gets the kind `unknown`, and so needs trust unti
 what it does and moved it to a kind. Needs root and x86_64; the first time it downloads.
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from collections.abc import Sequence
 import yaml
 
 from sparkwright.declared.recipe.vllm_names import NAMES, is_variable, number
+from tests.recipes import parser
 from tests.recipes.environment import INSIDE, run_script
 from tests.recipes.releases import checked_by
 
@@ -28,15 +28,11 @@ HEAD = """\
 
 def main(words: Sequence[str]) -> None:
     """Write the table."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.recipes.names",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("releases", nargs="*", metavar="RELEASE", help="a version of vLLM")
+    command = parser("tests.recipes.names", __doc__)
+    command.add_argument("releases", nargs="*", metavar="RELEASE", help="a version of vLLM")
     content = yaml.safe_load(NAMES.read_text())
     kinds = {name: group["kind"] for group in content["groups"] for name in group["names"].split()}
-    releases = parser.parse_args(words).releases
+    releases = command.parse_args(words).releases
     releases = releases or sorted(checked_by() | {*content["releases"]}, key=number)
     places: dict[str, list[int]] = {}
     for place, release in enumerate(releases):

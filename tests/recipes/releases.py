@@ -8,7 +8,6 @@ are checked and which the list lacks. It downloads none yet.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import subprocess
@@ -22,6 +21,7 @@ from sparkwright.declared.recipe.loader import load_recipe, recipe_names
 from sparkwright.declared.recipe.vllm_names import number
 from tests.lab import cache
 from tests.lab.state import LabError
+from tests.recipes import parser
 
 LIST = Path(__file__).with_name("releases.txt")
 
@@ -133,13 +133,9 @@ def sha256(version: str) -> str:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Add releases to the list. Returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.recipes.releases",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("releases", nargs="*", metavar="RELEASE", help="a version of vLLM")
-    versions = parser.parse_args(words).releases or lacking()
+    command = parser("tests.recipes.releases", __doc__)
+    command.add_argument("releases", nargs="*", metavar="RELEASE", help="a version of vLLM")
+    versions = command.parse_args(words).releases or lacking()
     try:
         add(versions)
     except LabError as error:

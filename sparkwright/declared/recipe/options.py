@@ -93,10 +93,7 @@ _IN_CHECKPOINT = re.compile(r"\$\{([^}]+)\}(?:/[A-Za-z0-9_-][\w.-]*)*", re.ASCII
 
 
 class Adapter(BaseModel):
-    """A LoRA adapter that the engine loads when it starts, and serves under a name of its own.
-
-    Its path is ``${checkpoint}``, or a folder in one; it may name the model that it changes.
-    """
+    """A LoRA adapter that the engine loads when it starts, and serves under a name of its own."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
@@ -230,9 +227,9 @@ class Options(BaseModel):
     @property
     def draft(self) -> dict[str, Any]:
         """What drafts tokens: --spec-method and its like each set one key; empty = nothing."""
-        given = self.model_dump(by_alias=True, include={"spec_method", "spec_model", "spec_tokens"})
-        short = {_SHORT_DRAFT[name]: value for name, value in given.items() if value is not None}
-        return {**(self.speculative_config or {}), **short}
+        given = {key: getattr(self, short.replace("-", "_")) for short, key in _SHORT_DRAFT.items()}
+        short = {key: value for key, value in given.items() if value is not None}
+        return (self.speculative_config or {}) | short
 
     @property
     def drafted(self) -> int:

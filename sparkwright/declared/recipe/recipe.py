@@ -178,10 +178,7 @@ class Recipe(EngineSettings):
 
     @property
     def models(self) -> dict[str, str]:
-        """The repository behind each name that clients can ask for: the model's, or an adapter's.
-
-        Adapters are loaded when the engine starts; each is a checkpoint of the recipe.
-        """
+        """The repository behind each name that clients can ask for, adapters' included."""
         adapters = {
             adapter.name: self.checkpoints[adapter.checkpoint].repo
             for adapter in self.options.lora_modules

@@ -101,7 +101,7 @@ class Document:
         return [each if isinstance(each, str) else shown(each) for each in value]
 
     def line(self, *keys: str | int, within: int | None = None) -> int:
-        """Return the line, from 1, of a key or of the last one on the way that exists.
+        """Return the line, from 1, of a key, or of the last on the way to it.
 
         ``within`` is the number of a line of its text, from 0.
         """

@@ -142,7 +142,7 @@ def _words(text: str) -> Iterator[Word]:
     """Yield the words and operators of a text; comments are left out."""
     at = line = 0
     begun: list[Word] = []
-    # The end of the last line ends a word, even behind a backslash.
+    # The end of the last line ends its command, even behind a backslash.
     text += "\n\n"
     while at < len(text):
         comment = None if begun else _COMMENT.match(text, at)
@@ -180,8 +180,6 @@ def _commands(text: str) -> Iterator[list[Word]]:
         if command:
             yield command
         command = [] if "\n" in word.text else [word]
-    if command:
-        yield command
 
 
 def parse_line(text: str) -> ServeLine:

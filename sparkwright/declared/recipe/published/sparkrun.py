@@ -30,6 +30,7 @@ _PULLED: Mapping[str, str] = _TABLES["pulled"]
 _IN_THE_IMAGE = "it left out, in a copy of the file, with an image that has what it does"
 _BESIDE = "it left out: nothing runs beside the engine"
 _HOOKS = {"pre_exec": _IN_THE_IMAGE, "post_exec": _BESIDE, "post_commands": _BESIDE}
+_SIZE = "tensor-parallel-size"
 _MOD = re.compile(r"(@[A-Za-z0-9_-]+/)?(mods/)?(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)/?")
 
 
@@ -70,16 +71,12 @@ def translate(document: Document) -> Translated:
         raise PlanError(*problems)
     places |= {f"env.{key}": document.line("env", key) for key in document.mapping("env")}
     places |= {"image": document.line("container"), "image.mods": document.line("mods")}
-    places["sparks"] = places.get("args.tensor-parallel-size", places["checkpoints"])
-    described = (
-        document.get("description"),
-        document.get("metadata", "description"),
-        document.get("name"),
-    )
+    places["sparks"] = places.get(f"args.{_SIZE}", places["checkpoints"])
+    described = document.get("metadata", "description") or document.get("name") or line.model
     return Translated(
         document,
         name=document.path.stem,
-        description=str(next(filter(None, described), line.model)),
+        description=str(document.get("description") or described),
         proven="By its authors, with a launcher of theirs; here, by nobody that we know of.",
         image=str(_image(document)),
         model=line.model,
@@ -200,29 +197,22 @@ def _mods(document: Document, problems: list[str]) -> Iterator[ModFolder]:
 
 
 def _lines(document: Document) -> dict[int, ServeLine]:
-    """Return the command by the number of Sparks, that of the defaults first.
-
-    The launcher of version 1 runs any recipe on one Spark that is not for a cluster only: it
-    fills in a tensor-parallel size of 1 then.
-    """
+    """Return the command by the number of Sparks, that of the defaults first."""
     solo = document.get("solo_only") or document.get("mode") == "solo"
     cluster = document.get("cluster_only") or document.get("mode") == "cluster"
     least = max(int(document.get("min_nodes") or 1), 2 if cluster else 1)
     most = 1 if solo else int(document.get("max_nodes") or 2)
     line = _line(document)
-    size = _size(line)
+    size = line.options.get(_SIZE, 1)
     found = {size: line} if size in (1, 2) else {}
+    # The launcher of version 1 runs any other on one Spark, too, with 1 filled in as the size.
     if size == 2 and str(document.get("recipe_version")) == "1":
         alone = _line(document, 1)
-        found |= {1: alone} if _size(alone) == 1 else {}
+        found |= {1: alone} if alone.options.get(_SIZE, 1) == 1 else {}
     found = {count: each for count, each in found.items() if least <= count <= most}
     if not found:
-        at = line.lines.get("args.tensor-parallel-size", line.lines["checkpoints"])
-        sentence = f"found --tensor-parallel-size {shown(size)}; expected the number of Sparks, "
+        at = line.lines.get(f"args.{_SIZE}", line.lines["checkpoints"])
+        sentence = f"found --{_SIZE} {shown(size)}; expected the number of Sparks, "
         sentence += f"{least} to {most} by min_nodes, max_nodes, solo_only and cluster_only"
         raise PlanError(document.problem(("command",), sentence, at))
     return found
-
-
-def _size(line: ServeLine) -> Any:
-    return line.options.get("tensor-parallel-size", 1)

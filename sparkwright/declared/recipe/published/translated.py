@@ -255,10 +255,7 @@ def _checkpoint(repo: str) -> dict[str, Any]:
 def _settings(
     options: Mapping[str, Any], env: Mapping[str, str], checkpoints: dict[str, Any]
 ) -> dict[str, dict[str, Any]]:
-    """Return args and env as a recipe has them, with ${NAME} for each repository of an option.
-
-    The repository joins the checkpoints.
-    """
+    """Return args and env as a recipe has them; what options name on the hub joins checkpoints."""
 
     def local(name: str, value: Any) -> Any:
         if not isinstance(value, str) or not REPOSITORY.fullmatch(value):

@@ -114,10 +114,7 @@ def _keyed(values: Mapping[str, Any]) -> Any:
 
 
 def _layers(document: Document, own: Keys, strategy: str) -> Iterator[Keys]:
-    """Yield the ways to what a Spark's line is made of, in the order in which they count.
-
-    A strategy's override for the generation takes the place of the recipe's and the variant's.
-    """
+    """Yield the ways to what a Spark's line is made of, in the order in which they count."""
 
     def general(*keys: str | int) -> list[Keys]:
         ways = [(*keys, "hardware_overrides", each) for each in _GENERAL]
@@ -127,6 +124,7 @@ def _layers(document: Document, own: Keys, strategy: str) -> Iterator[Keys]:
     yield own
     yield (*own, "hardware_overrides", _HARDWARE)
     yield plan
+    # A strategy's override for the generation takes the place of the recipe's and the variant's.
     yield from general(*plan) or [*general(), *general(*own)]
     yield (*plan, "hardware_overrides", _HARDWARE)
 

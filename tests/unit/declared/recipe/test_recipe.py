@@ -182,45 +182,29 @@ def test_all_problems_come_together(tmp_path: Path) -> None:
     assert len(found) == 5
 
 
+SCORES = {"answers": "scores", "args": {"runner": "pooling"}}
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        (
-            {"answers": "songs"},
-            'answers: found "songs"; expected chat, embeddings, or scores (of documents, for a '
-            "query)",
-        ),
-        (
-            {"answers": "embeddings"},
-            "args.runner: found nothing; expected pooling, as answers is embeddings",
-        ),
-        (
-            {"answers": "scores", "args": {"runner": "generate"}},
-            'args.runner: found "generate"; expected pooling, as answers is scores',
-        ),
-        (
-            {"args": {"runner": "pooling"}},
-            "answers: found chat with runner: pooling; expected embeddings or scores",
-        ),
-        (
-            {"answers": "scores", "args": {"runner": "pooling"}, "sparks": [1, 2]},
-            "sparks: found [1, 2]; expected [1], as answers is scores",
-        ),
-        (
-            {"unjudged": ["max-model-len"]},
-            "unjudged: found it without judged_by; expected the release that cannot judge them",
-        ),
+        ({"answers": "songs"}, 'answers: found "songs"; expected chat, embeddings, or scores (of'),
+        ({"answers": "embeddings"}, "args.runner: found nothing; expected pooling, as answers is"),
+        (SCORES | {"args": {"runner": "generate"}}, 'args.runner: found "generate"; expected pool'),
+        ({"args": {"runner": "pooling"}}, "answers: found chat with runner: pooling; expected emb"),
+        (SCORES | {"sparks": [1, 2]}, "sparks: found [1, 2]; expected [1], as answers is scores"),
+        ({"unjudged": ["max-model-len"]}, "unjudged: found it without judged_by; expected the rel"),
         (
             {"unjudged": ["max-modellen"], "judged_by": "0.33.0"},
-            "unjudged: found max-modellen; did you mean 'max-model-len'? Expected one of "
-            "VLLM_LOGGING_LEVEL, max-model-len",
+            "unjudged: found max-modellen; did you mean 'max-model-len'? Expected one of VLLM_LOG",
         ),
     ],
 )
 def test_what_an_engine_answers_and_what_nobody_judges(
     tmp_path: Path, changes: dict[str, object], told: str
 ) -> None:
-    assert problems(tmp_path, **changes) == [told]
+    (problem,) = problems(tmp_path, **changes)
+    assert problem.startswith(told)
 
 
 def test_the_rerankers_prompt_is_that_of_its_card() -> None:
