@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import yaml
 
-from sparkwright.declared.recipe.vllm_names import NAMES, is_variable, number
+from sparkwright.declared.recipe.vllm_names import NAMES, number
 from tests.recipes import parser
 from tests.recipes.environment import INSIDE, run_script
 from tests.recipes.releases import checked_by
@@ -40,7 +40,7 @@ def main(words: Sequence[str]) -> None:
             places.setdefault(name, []).append(place)
     # By the first and the last release that has them, and the kind of trust.
     groups: dict[tuple[int, int, str], list[str]] = {}
-    for name, its in sorted(places.items(), key=lambda item: (is_variable(item[0]), item[0])):
+    for name, its in sorted(places.items(), key=lambda item: (item[0].isupper(), item[0])):
         groups.setdefault((its[0], its[-1], kinds.get(name, "unknown")), []).append(name)
     content = {
         "releases": releases,

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.paths import FILES
@@ -74,11 +75,9 @@ def _dockerfile(build: ImageMods, mods: list[ModFolder]) -> Iterator[str]:
 
 def _ordered(file: ModFile) -> OrderedFile:
     """Return a file as orders have it: text where it is text that no one executes."""
-    try:
+    with suppress(UnicodeDecodeError):
         if not file.executable:
             return file.content.decode()
-    except UnicodeDecodeError:
-        pass
     mode = 0o755 if file.executable else 0o644
     return {"base64": base64.b64encode(file.content).decode(), "mode": mode}
 

@@ -38,15 +38,6 @@ class OptionRule:
     model: str = ""
 
 
-@dataclass(frozen=True)
-class Stale:
-    """A repository, the day of its first good commit, and what older ones do, with the source."""
-
-    repo: str
-    not_before: date
-    reason: str
-
-
 def _fp8(recipe: Recipe) -> bool:
     return recipe.options.kv_cache_dtype.startswith("fp8")
 
@@ -106,25 +97,22 @@ RULES = (
     ),
 )
 
-STALE = (
-    Stale(
-        "z-lab/Qwen3.6-35B-A3B-DFlash",
+# Repositories whose older commits must not be used: the day of the first good one, and the source.
+STALE = {
+    "z-lab/Qwen3.6-35B-A3B-DFlash": (
         date(2026, 4, 19),
         "older ones crash beyond 16,000 tokens (github.com/AEON-7/Qwen3.6-NVFP4-DFlash, README.md)",
     ),
-)
+}
 
 
 def problems(recipe: Recipe) -> Iterator[str]:
     """Yield what is known not to work, as ``KEY: found X; expected Y``."""
     for name, checkpoint in recipe.checkpoints.items():
-        for stale in STALE:
-            since = checkpoint.not_before
-            if checkpoint.repo == stale.repo and (since is None or since < stale.not_before):
-                yield (
-                    f"checkpoints.{name}.not_before: found {since or 'nothing'}; "
-                    f"expected {stale.not_before} or later: {stale.reason}"
-                )
+        good, reason = STALE.get(checkpoint.repo, (date.min, ""))
+        if (checkpoint.not_before or date.min) < good:
+            found = f"found {checkpoint.not_before or 'nothing'}; expected {good} or later"
+            yield f"checkpoints.{name}.not_before: {found}: {reason}"
     broken = (problem for count in recipe.sparks for problem in _broken(recipe, count))
     yield from dict.fromkeys(broken)
 

@@ -51,7 +51,6 @@ REFERENCE = re.compile(r"\$\{([^}]*)\}")
 
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
-_REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 _IMAGE = re.compile(
     r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
     r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|@sha256:[0-9a-f]{64})"
@@ -98,8 +97,8 @@ def _option(name: str) -> str:
     if _OPTION.fullmatch(name):
         return name
     meant = name.lower().replace("_", "-").lstrip("-")
-    rule = "xpected a long option of vLLM without its dashes"
-    raise ValueError(f"did you mean {meant!r}? E{rule}" if _OPTION.fullmatch(meant) else f"e{rule}")
+    begun = f"did you mean {meant!r}? Expected" if _OPTION.fullmatch(meant) else "expected"
+    raise ValueError(f"{begun} a long option of vLLM without its dashes")
 
 
 Argument = Annotated[
@@ -117,7 +116,7 @@ Image = Annotated[
 ]
 Option = Annotated[str, AfterValidator(_option)]
 Repository = Annotated[str, matching(REPOSITORY)]
-Revision = Annotated[str, matching(_REVISION)]
+Revision = Annotated[str, matching(re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*"))]
 Variable = Annotated[str, matching(_VARIABLE, "the name of an environment variable")]
 Release = Annotated[str, matching(RELEASE, "a release of vLLM, such as 0.28.0")]
 

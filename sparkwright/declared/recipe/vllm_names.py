@@ -56,7 +56,7 @@ def number(release: str) -> Release:
 
 @cache
 def table() -> dict[str, KnownName]:
-    """Return all names: options without their dashes, and variables."""
+    """Return all names: options without their dashes, and variables in capitals."""
     known: dict[str, KnownName] = {}
     for group in _content()["groups"]:
         danger = None if group["kind"] == "none" else KINDS[group["kind"]]
@@ -78,14 +78,9 @@ def options(release: Release | None) -> frozenset[str]:
     return frozenset(
         name
         for name, known in table().items()
-        if not is_variable(name)
+        if not name.isupper()
         and (everywhere or (release is not None and known.first <= release <= known.last))
     )
-
-
-def is_variable(name: str) -> bool:
-    """Tell whether a name of the table is a variable's."""
-    return name.isupper()
 
 
 def is_secret(name: str) -> bool:

@@ -49,9 +49,7 @@ class Workload:
         prompts: kinds that are sent in turn: stems of the files in `_FILES`, or `LONG`.
         output_tokens: the most tokens of an answer.
         requests: of each run.
-        concurrency: requests at once.
         temperature: 0 always takes the likeliest token.
-        input_tokens: length of a long prompt.
         whole: an answer goes on to `output_tokens`, even if the model would end it.
         fresh: each long prompt is another one, so that no cache holds any of it.
         runs: their labels; a cold run is one request whose prompt the warm ones repeat.

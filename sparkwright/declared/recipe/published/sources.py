@@ -181,10 +181,9 @@ def _files(root: Path) -> Iterator[Path]:
 def _registry(root: Path) -> Iterator[Path]:
     """Yield the folders that a registry of sparkrun names for mods."""
     file = root / ".sparkrun" / "registry.yaml"
-    try:
+    listed = None
+    with suppress(PlanError):
         listed = yaml.load(file).get("registries") if not file.is_symlink() else None
-    except PlanError:
-        return
     for registry in (listed if isinstance(listed, list) else [])[:20]:
         folder = registry.get("mods") if isinstance(registry, dict) else None
         if isinstance(folder, str) and ".." not in Path(folder).parts:

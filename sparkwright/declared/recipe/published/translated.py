@@ -248,8 +248,8 @@ def _answers(model: str, options: Mapping[str, Any]) -> str:
 
 
 def _checkpoint(repo: str) -> dict[str, Any]:
-    since = [("not_before", stale.not_before) for stale in STALE if stale.repo == repo]
-    return {"repo": repo, "folder": repo.replace("/", "--"), **dict(since)}
+    found = {"repo": repo, "folder": repo.replace("/", "--")}
+    return found | {"not_before": STALE[repo][0]} if repo in STALE else found
 
 
 def _settings(

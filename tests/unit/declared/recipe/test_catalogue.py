@@ -8,7 +8,7 @@ import yaml
 from sparkwright.declared.recipe.loader import RECIPES as PROJECT_RECIPES
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
 from sparkwright.declared.recipe.recipe import Recipe
-from tests.makers.recipe import good, put
+from tests.makers.recipe import loaded
 from tests.recipes.catalogue import (
     CHOICE,
     CHOSEN,
@@ -24,14 +24,9 @@ from tests.recipes.catalogue import (
 from tests.recipes.choices import CHOICES, recipe_of
 
 
-def recipe(folder: Path, **changes: object) -> Recipe:
-    put(folder, {**good(), **changes})
-    return load_recipe(str(folder / "try.yaml"))
-
-
 def cells(folder: Path, **changes: object) -> list[str]:
     """Of the one line that a recipe makes."""
-    *_, line = table([recipe(folder, **changes)]).splitlines()
+    *_, line = table([loaded(folder, **changes)]).splitlines()
     return [cell.strip() for cell in line.strip("|").split(" | ")]
 
 
@@ -86,7 +81,7 @@ def test_a_line(tmp_path: Path) -> None:
         args={"max-model-len": 262144},
         expected={"single": {"tok_s": 83.9, "tok_s_min": 41.1}, "prose": {"tok_s": 25.4}},
     ) == ["`try`", "A model of ours.", "gb10: 1 or 2", "262,144", "25 to 84"]
-    assert r"a \| b" in table([recipe(tmp_path, description="a | b")])
+    assert r"a \| b" in table([loaded(tmp_path, description="a | b")])
     # What a source does not tell.
     assert cells(tmp_path, args={"max-model-len": "auto"})[3:] == ["what fits", "?"]
     assert cells(tmp_path, args={})[3] == "the model's"

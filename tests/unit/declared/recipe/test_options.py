@@ -15,7 +15,7 @@ from sparkwright.declared.recipe.options import AUTO, Options, problems
 from sparkwright.door.gateway.gateway import upstreams
 from sparkwright.plan.memory.known_checkpoints import nominal_load
 from sparkwright.plan.memory.plan import plan_memory
-from tests.makers.recipe import good, put
+from tests.makers.recipe import loaded
 from tests.makers.recipe import problems as loading
 from tests.makers.release import recipe, release
 from tests.recipes.catalogue import table
@@ -138,13 +138,12 @@ def test_every_reader_sees_the_same_step(tokens: object):
 
 @pytest.mark.parametrize("length", [262144, "262144", "256K"])
 def test_every_reader_sees_the_same_context(tmp_path: Path, length: object):
-    put(tmp_path, {**good(), "sparks": [1], "args": {"max-model-len": length}})
-    loaded = load_recipe(str(tmp_path / "try.yaml"))
+    read = loaded(tmp_path, args={"max-model-len": length})
     inventory = tmp_path / "sparks.yaml"
     inventory.write_text("sparks: {a: {}}\nreplicas: {chat: {recipe: ./try.yaml, sparks: [a]}}\n")
-    (upstream,) = upstreams(load_fleet(inventory), {str(tmp_path / "try.yaml"): loaded})
+    (upstream,) = upstreams(load_fleet(inventory), {str(tmp_path / "try.yaml"): read})
     assert upstream.context == 262144
-    assert " 262,144 |" in table([loaded])
+    assert " 262,144 |" in table([read])
 
 
 def test_nothing_else_reads_what_options_mean():

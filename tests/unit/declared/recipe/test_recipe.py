@@ -13,20 +13,18 @@ from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.declared.recipe.values import FABRIC_ENVIRONMENT
 from sparkwright.engine.phases import phase
 from sparkwright.run.spark import SparkTarget
-from tests.makers.recipe import good, problems, put
+from tests.makers.recipe import good, loaded, problems, put
 from tests.makers.release import lock, release
 from tests.makers.release import recipe as made
 
 
 def test_a_recipe_has_its_files_name_and_what_nobody_says(tmp_path: Path) -> None:
-    put(tmp_path, good())
-    recipe = load_recipe(str(tmp_path / "try.yaml"))
+    recipe = loaded(tmp_path)
     assert recipe.name == "try"
     assert recipe.checkpoints["model"].revision == "main"
     assert recipe.stop_timeout == 0
     # A stop waits for the drain.
-    put(tmp_path, {**good(), "args": {"shutdown-timeout": 60}})
-    assert load_recipe(str(tmp_path / "try.yaml")).stop_timeout == 58
+    assert loaded(tmp_path, args={"shutdown-timeout": 60}).stop_timeout == 58
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -282,8 +280,7 @@ def test_what_differs_with_a_number_of_sparks_replaces_the_rest(tmp_path: Path) 
         "env": {"B": "2", "C": "${drafter}"},
         "start_timeout": 90,
     }
-    put(tmp_path, {**good(), **base, "by_sparks": {2: own}})
-    recipe = load_recipe(str(tmp_path / "try.yaml"))
+    recipe = loaded(tmp_path, **base, by_sparks={2: own})
     one, two = recipe.for_sparks(1), recipe.for_sparks(2)
     assert (one.args, one.env, one.start_timeout) == (base["args"], base["env"], 60)
     assert two.args == {
@@ -295,8 +292,7 @@ def test_what_differs_with_a_number_of_sparks_replaces_the_rest(tmp_path: Path) 
     assert (two.start_timeout, two.stop_timeout) == (90, 58)
     assert one.by_sparks == two.by_sparks == {}
     assert recipe.args == base["args"]
-    put(tmp_path, {**good(), "sparks": [1, 2]})
-    same = load_recipe(str(tmp_path / "try.yaml"))
+    same = loaded(tmp_path, sparks=[1, 2])
     assert same.for_sparks(1) == same.for_sparks(2) == same
 
 

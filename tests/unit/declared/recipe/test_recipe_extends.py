@@ -8,8 +8,7 @@ import pytest
 from sparkwright.common.errors import PlanError
 from sparkwright.declared.recipe import loader
 from sparkwright.declared.recipe.loader import load_recipe
-from sparkwright.declared.recipe.recipe import Recipe
-from tests.makers.recipe import good, put
+from tests.makers.recipe import good, loaded, put
 
 OWN = {"extends": "base", "description": "Another.", "source": "here", "proven": "By us."}
 
@@ -89,21 +88,17 @@ def test_figures_differ_with_the_number_of_sparks(tmp_path: Path) -> None:
 
 
 def test_what_a_good_recipe_may_say_of_its_image_and_checkpoints(tmp_path: Path) -> None:
-    def loaded(**changes: object) -> Recipe:
-        put(tmp_path, {**good(), **changes})
-        return load_recipe(str(tmp_path / "try.yaml"))
-
-    assert loaded().build is None
+    assert loaded(tmp_path).build is None
     build = {"build": "sm121-inject", "base": "example.org/vllm:1", "args": {"VLLM_COMMIT": "abc"}}
-    built = loaded(image=build)
+    built = loaded(tmp_path, image=build)
     assert built.base_image == "example.org/vllm:1"
     assert built.build
     assert built.build.args == {"VLLM_COMMIT": "abc"}
-    assert loaded(vllm="0.33.0").judge == "0.33.0"
-    assert loaded(vllm="main", judged_by="0.20.2").judge == "0.20.2"
+    assert loaded(tmp_path, vllm="0.33.0").judge == "0.33.0"
+    assert loaded(tmp_path, vllm="main", judged_by="0.20.2").judge == "0.20.2"
     since = date(2026, 4, 19)
     model = {"repo": "owner/model", "folder": "model", "not_before": since}
-    assert loaded(checkpoints={"model": model}).checkpoints["model"].not_before == since
+    assert loaded(tmp_path, checkpoints={"model": model}).checkpoints["model"].not_before == since
 
 
 @pytest.mark.parametrize("base", ["", "null", "''", "[]", "false"])

@@ -9,7 +9,7 @@ import pytest
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
 from sparkwright.declared.recipe.rules import advisories, doubts, published_faults
 from tests.commands import sparkwright
-from tests.makers.recipe import good, problems, put
+from tests.makers.recipe import loaded, problems
 
 MTP = {"method": "mtp", "num_speculative_tokens": 2}
 NESTED = {"text_config": {"rope_parameters": {"rope_type": "yarn"}}}
@@ -47,8 +47,7 @@ FP8 = {"kv-cache-dtype": "fp8"}
 
 @pytest.mark.parametrize("repo", ["Qwen/Qwen3.5-35B-A3B-FP8", "ig1/Qwen3.5-35B-A3B-NVFP4"])
 def test_an_fp8_kv_cache_that_sources_disagree_on_is_warned_of(tmp_path: Path, repo: str) -> None:
-    put(tmp_path, {**good(), "checkpoints": served(repo), "args": FP8})
-    recipe = load_recipe(str(tmp_path / "try.yaml"))
+    recipe = loaded(tmp_path, checkpoints=served(repo), args=FP8)
     (warning,) = doubts(recipe)
     assert not warning.error
     assert repo in warning.found
@@ -68,8 +67,7 @@ def test_an_fp8_kv_cache_that_sources_disagree_on_is_warned_of(tmp_path: Path, r
     ],
 )
 def test_no_other_is_warned_of(tmp_path: Path, changes: dict[str, object]) -> None:
-    put(tmp_path, {**good(), **changes})
-    assert not [*doubts(load_recipe(str(tmp_path / "try.yaml")))]
+    assert not [*doubts(loaded(tmp_path, **changes))]
 
 
 def test_our_own_are_warned_of_where_their_source_measured_it() -> None:
@@ -128,8 +126,7 @@ def test_what_fails_in_silence_is_refused(
     ],
 )
 def test_what_differs_in_what_matters_passes(tmp_path: Path, changes: dict[str, object]) -> None:
-    put(tmp_path, {**good(), "vllm": "0.28.0", **changes})
-    load_recipe(str(tmp_path / "try.yaml"))
+    loaded(tmp_path, **{"vllm": "0.28.0", **changes})
 
 
 DRAFTER = {"repo": "z-lab/Qwen3.6-35B-A3B-DFlash", "folder": "drafter"}
@@ -144,8 +141,7 @@ def test_an_old_copy_of_the_drafter_must_be_refused(tmp_path: Path, since: date 
         "expected 2026-04-19 or later: older ones crash"
     )
     newer = {**DRAFTER, "not_before": date(2026, 4, 19)}
-    put(tmp_path, {**good(), "checkpoints": {**OTHER, "drafter": newer}})
-    load_recipe(str(tmp_path / "try.yaml"))
+    loaded(tmp_path, checkpoints={**OTHER, "drafter": newer})
 
 
 OLD = load_recipe("qwen3.5-35b-nvfp4-rtx-5090")
