@@ -37,7 +37,6 @@ _PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}(/[A-Za-z0-9_][A-Za-z0-9_
 # Not part of a mod: what editors, file managers, git and Python leave behind.
 _LEFT_BEHIND = re.compile(r"\..*|__pycache__")
 
-
 # Lines of a script that is shown whole, and their characters.
 _SHORT, _LONGEST = 40, 500
 # Bytes of all scripts of a mod, and characters of a line, in which words are looked for.

@@ -143,9 +143,7 @@ class ImageBuild(Model):
 def _is_mod(value: object) -> bool:
     # YAML has no paths: only a reader of other projects' recipes, whose mods lie in a checkout,
     # gives one.
-    return isinstance(value, Path) or (
-        isinstance(value, str) and MOD_NAME.fullmatch(value) is not None
-    )
+    return isinstance(value, Path) or (isinstance(value, str) and bool(MOD_NAME.fullmatch(value)))
 
 
 class ImageMods(Model):
