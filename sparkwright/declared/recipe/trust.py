@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -137,10 +138,8 @@ def _danger(name: str, value: object) -> str | None:
 def _parsed(value: object) -> object:
     """Parse text that holds JSON, as vLLM does."""
     if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
-        try:
+        with suppress(ValueError, RecursionError):
             return json.loads(value)
-        except (ValueError, RecursionError):
-            return value
     return value
 
 

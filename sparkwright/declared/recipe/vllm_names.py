@@ -43,6 +43,10 @@ class KnownName:
     last: Release
     danger: str | None
 
+    def is_in(self, release: Release) -> bool:
+        """Tell whether a release has it."""
+        return self.first <= release <= self.last
+
 
 def normal(name: str) -> str:
     """Return an option's name as vLLM compares it: small letters, dashes, none in front."""
@@ -78,8 +82,7 @@ def options(release: Release | None) -> frozenset[str]:
     return frozenset(
         name
         for name, known in table().items()
-        if not name.isupper()
-        and (everywhere or (release is not None and known.first <= release <= known.last))
+        if not name.isupper() and (everywhere or known.is_in(release or ()))
     )
 
 

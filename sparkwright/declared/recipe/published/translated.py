@@ -172,13 +172,14 @@ class Translated:
         problems: list[str] = []
         unjudged: list[str] = []
         release, lacks = number(judge), f"vLLM {judge} lacks"
+        has = {name for name, known in vllm_names.table().items() if known.is_in(release)}
         for key in (*(f"args.{name}" for name in args), *(f"env.{name}" for name in env)):
             kind, _, name = key.partition(".")
             off = f"disable-{name.removeprefix('enable-')}"
             if kind == "env" and not name.startswith("VLLM_"):
                 continue
-            if _has(name, release):
-                if args.get(name) is False and _has(off, release):
+            if name in has:
+                if args.get(name) is False and off in has:
                     # From 0.33.0 on such options are turned off by another word.
                     problems.append(self._at(key, f"found --no-{name}; expected --{off}"))
             elif why := self._elsewhere(name, vllm, release):
@@ -232,11 +233,6 @@ class Translated:
             elif "$" in value:
                 found = "what a shell expands" if value == "$" else shown(value)
                 yield self._at(f"env.{name}", f"found {found}; expected the value itself")
-
-
-def _has(name: str, release: Release) -> bool:
-    entry = vllm_names.table().get(name)
-    return entry is not None and entry.first <= release <= entry.last
 
 
 def _answers(model: str, options: Mapping[str, Any]) -> str:
