@@ -47,11 +47,7 @@ def listing(source: str) -> Iterator[str]:
 
 
 def import_recipe(source: str, name: str, *, replace: bool = False) -> list[str]:
-    """Write a published recipe, and its mods, into the folder of the site.
-
-    Returns:
-        Lines for a person: what was written, the trust that the recipe needs, and remarks on it.
-    """
+    """Write a published recipe, and its mods, into the folder of the site; return what to say."""
     with ExitStack() as open_:
         checkout, others = _opened(source, open_)
         translated = find(checkout, name, [*others]).translated()

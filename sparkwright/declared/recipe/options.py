@@ -181,26 +181,21 @@ Draft = Annotated[Mapped, AfterValidator(_draft)]
 
 
 class Options(BaseModel):
-    """The values in a recipe's ``args``; None where vLLM's default applies.
-
-    Attributes:
-        max_model_len: Tokens of the longest request; `AUTO` = as many as fit.
-        max_num_batched_tokens: Tokens of one step, at the most.
-        gpu_memory_utilization: Share of the memory that vLLM takes.
-        kv_cache_memory_bytes: Bytes of the KV cache; then the share does not size it.
-        shutdown_timeout: Seconds that running requests get at a stop.
-    """
+    """The values in a recipe's ``args``; None where vLLM's default applies."""
 
     model_config = ConfigDict(
         frozen=True, extra="ignore", alias_generator=lambda name: name.replace("_", "-")
     )
 
+    # AUTO: as many tokens as fit.
     max_model_len: Length | None = None
     max_num_seqs: Count | None = None
     max_num_batched_tokens: Human | None = None
     gpu_memory_utilization: Share | None = None
+    # With it, the share of memory does not size the KV cache.
     kv_cache_memory_bytes: Human | None = None
     max_cudagraph_capture_size: Whole | None = None
+    # Seconds that running requests get at a stop.
     shutdown_timeout: Drain = 0
     enforce_eager: Flag = False
     enable_lora: Flag = False

@@ -23,18 +23,14 @@ from sparkwright.declared.recipe.vllm_names import Release, number
 
 @dataclass(frozen=True)
 class OptionRule:
-    """A value of an option that does not work.
-
-    Attributes:
-        options: The option, and other names for the same setting.
-        bad: Tells whether a recipe, as it is for one number of Sparks, breaks the rule.
-        expected: What should stand there, and why, with the source.
-        model: Part of the names of the repositories that it is about; empty = any.
-    """
+    """A value of an option, or of its other names, that does not work."""
 
     options: tuple[str, ...]
+    # Of a recipe as it is for one number of Sparks.
     bad: Callable[[Recipe], bool]
+    # What should stand there, and why, with the source.
     expected: str
+    # Part of the names of the repositories that it is about; empty = any.
     model: str = ""
 
 

@@ -80,12 +80,9 @@ class Checkout:
 
 @dataclass(frozen=True)
 class Published:
-    """A recipe of a source.
+    """A recipe of a source: its path in short, its file or why that cannot be read, and its part.
 
-    Attributes:
-        key: Its path in short; the end of it names it as long as no other's ends so.
-        document: Its file, or why it cannot be read.
-        part: Its name within the file; "" for the only one.
+    The part is its name within the file; "" for the only one.
     """
 
     key: str

@@ -79,7 +79,6 @@ class Translated:
         lines: The line of the file, from 1, of what our keys say: ``args.NAME``, ``env.NAME``,
             ``image``, ``sparks``, ``checkpoints``.
         data: The content of our file, with ``name``.
-        recipe: What it is then.
         remarks: What whoever takes it should know, as ``FILE:LINE: …``.
 
     Raises:
