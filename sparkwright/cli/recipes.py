@@ -11,7 +11,6 @@ import click
 from sparkwright.cli.run import enter_site
 from sparkwright.common.terminal import plain_lines
 from sparkwright.declared.recipe.imports import import_recipe, listing
-from sparkwright.declared.recipe.imports import show as shown_import
 from sparkwright.declared.recipe.loader import load_recipe, recipe_file, recipe_names
 from sparkwright.declared.recipe.trust import needs
 
@@ -113,6 +112,6 @@ def import_(here: Path, source: str, name: str | None, replace: bool) -> None:
         lines = listing(source)
     else:
         enter_site()
-        lines = shown_import(import_recipe(source, name, replace=replace))
+        lines = iter(import_recipe(source, name, replace=replace))
     for line in lines:
         _say(line)

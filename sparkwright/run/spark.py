@@ -13,9 +13,7 @@ from sparkwright.common.placed import Place
 from sparkwright.declared.fleet.fabric_plan import FabricPlan
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.settings import Settings, settings_of
-from sparkwright.declared.recipe.engine_log import at_level
 from sparkwright.declared.recipe.loader import load_recipe
-from sparkwright.declared.recipe.media import from_domains
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.plan.memory.plan import load_of, sized
 from sparkwright.plan.release.bundle import Bundle, read_bundle
@@ -185,11 +183,11 @@ class SparkTarget:
         if self.recipe is None:
             return None
         pair = (self.fabric.addresses, self.fabric.peer_addresses) if self.fabric else ()
-        served = at_level(self.recipe, self.settings.log_level)
+        served = self.recipe.at_level(self.settings.log_level)
         if self.replicas:
             served = sized(load_of(served.for_sparks(1), lock, 1), self.hardware)
         return make_release(
-            from_domains(served, self.settings.media_domains),
+            served.from_domains(self.settings.media_domains),
             lock,
             self.place,
             Ranks(self.ranks, pair if self.rank == 0 else pair[::-1], self.rank or 0),

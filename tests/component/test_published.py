@@ -1,8 +1,7 @@
 """Recipes that others publish, fetched by git, and imported into a site."""
 
 import socket
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,56 +9,55 @@ import pytest
 from sparkwright.cli.new_site import inventory_text, parse_spark, site_files, write_site
 from sparkwright.common.errors import PlanError
 from sparkwright.declared.recipe.imports import import_recipe
-from sparkwright.declared.recipe.published import git, sources
+from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.declared.recipe.published import sources
 from tests.clock import patience
+from tests.commands import sparkwright
 from tests.component.repository import FILES, RECIPE, Repository
-
-PROJECT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
     """What `eugr` stands for."""
     # Of an owner's addresses, none is a file's.
-    monkeypatch.setattr(git, "PROTOCOLS", ("https", "ssh", "file"))
+    monkeypatch.setattr(sources, "PROTOCOLS", ("https", "ssh", "file"))
     made = Repository(tmp_path / "theirs")
     monkeypatch.setitem(sources.SOURCES, "eugr", made.url)
     return made
 
 
+Run = Callable[..., tuple[int, str]]
+
+
 @pytest.fixture
-def site(tmp_path: Path) -> Path:
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "site"
     folder.mkdir()
     inventory = inventory_text([parse_spark("a@192.0.2.1")], "qwen3.6-35b-nvidia", False)
     write_site(folder, site_files("x", inventory))
+    monkeypatch.chdir(folder)
     return folder
 
 
-def run(site: Path, *words: str) -> tuple[int, str]:
-    """Run sparkwright in a site; return its exit status and what it says."""
-    done = subprocess.run(
-        [sys.executable, "-m", "sparkwright", *words],
-        cwd=site,
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(PROJECT), "HOME": str(site.parent)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=patience(60),
-        check=False,
-    )
-    assert "Traceback" not in done.stdout
-    return done.returncode, done.stdout
+@pytest.fixture
+def run(site: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run sparkwright in the site; return its exit status and what it says."""
+
+    def sparkwright_says(*words: str) -> tuple[int, str]:
+        status = sparkwright(*words)
+        said = capsys.readouterr()
+        return status, said.out + said.err
+
+    return sparkwright_says
 
 
-def test_a_source_is_listed_and_imported(repository: Repository, site: Path) -> None:
-    status, said = run(site, "recipes", "import", str(repository.folder))
+def test_a_source_is_listed_and_imported(repository: Repository, site: Path, run: Run) -> None:
+    status, said = run("recipes", "import", str(repository.folder))
     assert status == 0, said
     assert "taken    small (1 Spark, vLLM 0.33.0)\n" in said
     assert "refused  wrong: recipes/wrong.yaml:10: args.uds: found it set" in said
     assert "for others: 1 another engine" in said
-    status, said = run(site, "recipes", "import", str(repository.folder), "small")
+    status, said = run("recipes", "import", str(repository.folder), "small")
     assert status == 0, said
     (mod,) = (site / "files/mods").iterdir()
     assert f"its replica needs: trusts: [mod:{mod.name}@" in said
@@ -69,25 +67,27 @@ def test_a_source_is_listed_and_imported(repository: Repository, site: Path) -> 
     assert f"source: {place}" in text
     assert "judged_by: 0.33.0" in text
     # It is one of the site's own now.
-    status, said = run(site, "recipes", "command", "small")
+    status, said = run("recipes", "command", "small")
     assert status == 0, said
     assert "--chat-template fixed.jinja" in said
-    status, said = run(site, "recipes", "import", str(repository.folder), "small")
+    status, said = run("recipes", "import", str(repository.folder), "small")
     assert (status, "is there already" in said) == (0, True), said
 
 
-def test_a_file_that_is_no_yaml_is_named(site: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_no_yaml_is_named(tmp_path: Path, run: Run) -> None:
     folder = tmp_path / "recipes"
     folder.mkdir()
     (folder / "broken.yaml").write_text("command: [x\nb: 1\n")
     (folder / "other.yaml").write_text("services: {web: {image: x}}\n")
     (folder / "README.md").write_text("vllm serve owner/model --port 8000\n")
-    _, said = run(site, "recipes", "import", str(folder))
+    _, said = run("recipes", "import", str(folder))
     assert "refused  broken: broken.yaml:1: found a [ without its ]" in said
     assert "other" not in said.replace("for others", "")
 
 
-def test_what_is_judged_before_a_file_is_written(repository: Repository, site: Path) -> None:
+def test_what_is_judged_before_a_file_is_written(
+    repository: Repository, site: Path, run: Run
+) -> None:
     text = RECIPE.replace("mods: [mods/fix-template]\n", "")
     text = text.replace("owner/Model-1B", "nvidia/Qwen3.6-35B-A3B-NVFP4")
     text = text.replace("example.org/vllm:nightly-20260704", "vllm-node\ncontainer: vllm-node")
@@ -103,11 +103,11 @@ def test_what_is_judged_before_a_file_is_written(repository: Repository, site: P
         }
     )
     before = sorted(site.rglob("*"))
-    status, said = run(site, "recipes", "import", str(repository.folder), "unknown")
+    status, said = run("recipes", "import", str(repository.folder), "unknown")
     assert status == 1
     assert "recipes/unknown.yaml:10: args.nobodys: found it, but vLLM 0.33.0 lacks it" in said
     assert sorted(site.rglob("*")) == before
-    status, said = run(site, "recipes", "import", str(repository.folder), "mtp")
+    status, said = run("recipes", "import", str(repository.folder), "mtp")
     assert status == 0, said
     known = [line.removeprefix("  know: ") for line in said.splitlines() if "  know: " in line]
     assert [each.split(" ")[1] for each in known] == ["container:", "env.VLLM_NOBODYS:"]
@@ -115,32 +115,30 @@ def test_what_is_judged_before_a_file_is_written(repository: Repository, site: P
     assert "judged by vLLM 0.33.0: the names of options" in said
 
 
-def test_a_recipe_with_another_content_stays(repository: Repository, site: Path) -> None:
+def test_a_recipe_with_another_content_stays(repository: Repository, site: Path, run: Run) -> None:
     words = ("recipes", "import", str(repository.folder), "small")
-    assert run(site, *words)[0] == 0
+    assert run(*words)[0] == 0
     old = (site / "files/recipes/small.yaml").read_text()
     repository.commit({"recipes/small.yaml": RECIPE.replace("A small", "Another")})
-    status, said = run(site, *words)
+    status, said = run(*words)
     assert (status, "--replace writes over it" in said) == (1, True)
     assert (site / "files/recipes/small.yaml").read_text() == old
-    assert run(site, *words, "--replace")[0] == 0
+    assert run(*words, "--replace")[0] == 0
     assert "Another model" in (site / "files/recipes/small.yaml").read_text()
 
 
-def test_a_commit_is_fetched(
-    repository: Repository, site: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(site)
+def test_a_commit_is_fetched(repository: Repository, site: Path) -> None:
     first = repository.head
     repository.commit({"recipes/small.yaml": RECIPE.replace("fixed", "other")})
     repository.git("tag", "--annotate", "--message=x", "v1", first)
     for source in (f"eugr@{first}", f"{repository.url}@v1"):
-        imported = import_recipe(source, "small", replace=True)
-        assert imported.recipe.args["chat-template"] == "fixed.jinja"
+        import_recipe(source, "small", replace=True)
+        recipe = load_recipe("small")
+        assert recipe.args["chat-template"] == "fixed.jinja"
         source = f"{repository.url}, recipes/small.yaml at {first}."
-        assert (imported.recipe.source, imported.recipe.judged_by) == (source, "0.33.0")
-    imported = import_recipe("eugr@main", "small", replace=True)
-    assert imported.recipe.args["chat-template"] == "other.jinja"
+        assert (recipe.source, recipe.judged_by) == (source, "0.33.0")
+    import_recipe("eugr@main", "small", replace=True)
+    assert load_recipe("small").args["chat-template"] == "other.jinja"
 
 
 def found(source: str, name: str) -> str:
@@ -167,11 +165,11 @@ def test_what_cannot_be_fetched(repository: Repository, source: str, told: str) 
 
 
 def test_a_server_that_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(git, "_TIMEOUT", 0.5)
+    monkeypatch.setattr(sources, "_TIMEOUT", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"https://127.0.0.1:{silent.getsockname()[1]}/x"
         with pytest.raises(PlanError, match=r"git: not done after 0.5 s; expected an answer"):
-            git.fetch(url, "HEAD", tmp_path)
+            sources.fetch(url, "HEAD", tmp_path)
         # Nothing of it is left: the connection ends.
         accepted, _ = silent.accept()
         with accepted:
@@ -185,7 +183,7 @@ def test_without_git(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(PlanError, match="git: found no such program"):
-        git.fetch(repository.url, "a" * 40, tmp_path)
+        sources.fetch(repository.url, "a" * 40, tmp_path)
 
 
 def test_names_that_mean_more_than_one(repository: Repository) -> None:
@@ -210,15 +208,14 @@ def test_mods_that_a_registry_lacks_are_those_of_spark_vllm_docker(
     }
     theirs = Repository(tmp_path / "registry", registry)
     monkeypatch.setitem(sources.SOURCES, "arena", theirs.url)
-    monkeypatch.chdir(site)
     with monkeypatch.context() as patched:
         patched.setitem(sources.SOURCES, "eugr", "https://127.0.0.1:9/x")
         with pytest.raises(PlanError, match=r":6: mods\[0\]: found mods/fix-template, a mod that"):
             import_recipe("arena", "small")
-    imported = import_recipe("arena", "small")
+    import_recipe("arena", "small")
     names = sorted(path.name.rpartition("-")[0] for path in (site / "files/mods").iterdir())
     assert names == ["fix-template", "mine"]
-    assert imported.recipe.source.endswith(
+    assert load_recipe("small").source.endswith(
         f"{theirs.url}, all/small.yaml at {theirs.head}. Mods fix-template: eugr at "
         f"{repository.head}."
     )

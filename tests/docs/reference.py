@@ -19,7 +19,7 @@ from sparkwright.common.schema import Model
 from sparkwright.declared.fleet.fleet import FleetSource, Gateway, Reached, Replica, Spark
 from sparkwright.declared.fleet.settings import Settings
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
-from sparkwright.declared.recipe.recipe import BySparks, Checkpoint, Memory, Recipe
+from sparkwright.declared.recipe.recipe import BySparks, Checkpoint, Recipe
 from sparkwright.declared.recipe.values import ImageBuild, ImageMods
 from sparkwright.plan.causes.log_causes import KnownCause, table
 from tests.docs import runs
@@ -82,7 +82,6 @@ def recipe_keys() -> str:
             "`image`, if the Spark builds it": ImageBuild,
             "`image`, if mods change it": ImageMods,
             "`by_sparks.COUNT`": BySparks,
-            "`memory`": Memory,
         },
         left_out=["name"],
     )

@@ -7,6 +7,7 @@ import yaml
 
 from sparkwright.common.errors import PlanError
 from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.declared.recipe.recipe import Recipe
 from tests.unit.unplaced import unplaced
 
 
@@ -36,8 +37,11 @@ def put(folder: Path, data: dict[str, object], name: str = "try") -> Path:
     return path
 
 
+def loaded(folder: Path, **changes: object) -> Recipe:
+    return load_recipe(str(put(folder, {**good(), **changes})))
+
+
 def problems(folder: Path, **changes: object) -> list[str]:
-    path = put(folder, {**good(), **changes})
     with pytest.raises(PlanError) as caught:
-        load_recipe(str(folder / "try.yaml"))
-    return unplaced(caught.value.problems, path)
+        loaded(folder, **changes)
+    return unplaced(caught.value.problems, folder / "try.yaml")

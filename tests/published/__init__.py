@@ -3,13 +3,11 @@
 from pathlib import Path
 
 from sparkwright.common.errors import PlanError
-from sparkwright.declared.recipe.imports import read
-from sparkwright.declared.recipe.published.draft import Translated
 from sparkwright.declared.recipe.published.sources import Checkout, entries
-from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.declared.recipe.published.translated import Translated
 
 
-def published(path: str | Path, part: str = "default") -> tuple[Recipe, Translated]:
+def published(path: str | Path, part: str = "default") -> Translated:
     """Return the recipe of a file, or a variant of it, as one of ours.
 
     Raises:
@@ -17,10 +15,8 @@ def published(path: str | Path, part: str = "default") -> tuple[Recipe, Translat
     """
     path = Path(path)
     for entry in entries(Checkout(path.parent, "there")):
-        document = entry.document
-        if isinstance(document, PlanError) and str(path) in str(document):
-            raise document
-        same = not isinstance(document, PlanError) and document.path == path
+        is_refused = isinstance(entry.document, PlanError)
+        same = str(path) in str(entry.document) if is_refused else entry.document.path == path
         if same and entry.part in ("", part):
-            return read(entry)
+            return entry.translated()
     raise PlanError(f"{path}: found no recipe {part}; expected one")

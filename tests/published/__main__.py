@@ -9,7 +9,6 @@ root and x86_64; the first time it downloads.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections import Counter
@@ -18,11 +17,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from sparkwright.common.errors import PlanError
-from sparkwright.declared.recipe.imports import placed, read
-from sparkwright.declared.recipe.published.draft import NotForUs, Translated
+from sparkwright.declared.recipe.published.document import NotForUs
 from sparkwright.declared.recipe.published.sources import Checkout, checkout_of, entries
+from sparkwright.declared.recipe.published.translated import Translated
 from sparkwright.declared.recipe.recipe import UNKNOWN_VLLM, Recipe
-from tests.recipes import releases
+from tests.recipes import parser
 from tests.recipes.judge import Case, judge
 
 _FILES = ("chat-template", "tool-parser-plugin", "reasoning-parser-plugin")
@@ -41,37 +40,22 @@ class Result:
     """What became of the recipes of a source.
 
     Attributes:
-        checkout: The source.
-        taken: Recipes that ours accept, and that their vLLM accepts or nobody has judged.
-        unjudged: Those of them that no release has judged.
-        doubted: What the newest release refuses of those whose image does not name its own.
-        unknown: Variables by recipe that the vLLM does not know: it warns, and starts.
-        refused: Problems by recipe, each with file and line: what we do not take.
-        wrong: Problems by recipe, each with file and line: what its vLLM refuses.
+        told: By recipe: "taken", "refused" by us, or "wrong" by its vLLM; how it is taken; and
+            problems, each with file and line.
         others: Recipes for others, by the reason.
     """
 
     checkout: Checkout
-    taken: dict[str, Recipe] = field(default_factory=dict)
-    unjudged: set[str] = field(default_factory=set)
-    doubted: dict[str, Sequence[str]] = field(default_factory=dict)
-    unknown: dict[str, Sequence[str]] = field(default_factory=dict)
-    refused: dict[str, Sequence[str]] = field(default_factory=dict)
-    wrong: dict[str, Sequence[str]] = field(default_factory=dict)
+    told: dict[str, tuple[str, str, Sequence[str]]] = field(default_factory=dict)
     others: Counter[str] = field(default_factory=Counter)
 
-    @property
-    def total(self) -> int:
-        """Recipes for vLLM on one Spark or two."""
-        return len(self.taken) + len(self.refused) + len(self.wrong)
+    def count(self, word: str) -> int:
+        """Return the number of recipes of which a word is told."""
+        return sum(each == word for each, _, _ in self.told.values())
 
 
 def results(sources: Sequence[str], *, judged: bool = True) -> list[Result]:
     """Read the recipes of sources, and let their vLLM judge them, all together.
-
-    Args:
-        sources: As the command line has them.
-        judged: Let vLLM judge.
 
     Raises:
         PlanError: There is no such source.
@@ -79,45 +63,43 @@ def results(sources: Sequence[str], *, judged: bool = True) -> list[Result]:
     """
     with ExitStack() as opened:
         checkouts = [opened.enter_context(checkout_of(source)) for source in sources]
-        return _results(checkouts, judged=judged)
-
-
-def _results(checkouts: Sequence[Checkout], *, judged: bool) -> list[Result]:
-    folders = [each.root / "mods" for each in checkouts if (each.root / "mods").is_dir()]
-    found: list[Result] = []
-    cases: dict[Case, tuple[Result, str, Translated]] = {}
-    for checkout in checkouts:
-        result = Result(checkout)
-        found.append(result)
-        for entry in entries(checkout, folders):
-            try:
-                recipe, translated = read(entry)
-            except NotForUs as error:
-                result.others[error.reason] += 1
-            except PlanError as error:
-                result.refused[entry.key] = error.problems
-            else:
-                result.taken[entry.key] = recipe
-                if recipe.judge not in releases.known():
-                    result.unjudged.add(entry.key)
-                    continue
-                for sparks in recipe.sparks:
-                    lean = _without_files(recipe)
-                    case = Case(translated.path, lean, sparks, recipe.hardware[0])
-                    cases[case] = (result, entry.key, translated)
-    for case, told in (judge(cases) if judged else {}).items():
-        result, key, translated = cases[case]
-        problems = _refusals(told)
-        if names := [match[1] for each in told if (match := _UNKNOWN.search(each))]:
-            result.unknown[key] = names
-        if problems:
-            lines = [placed(problem, translated) for problem in problems]
-            if case.recipe.vllm == UNKNOWN_VLLM:
-                result.doubted[key] = lines
-                continue
-            result.taken.pop(key, None)
-            result.wrong[key] = [*dict.fromkeys([*result.wrong.get(key, ()), *lines])]
+        folders = [each.root / "mods" for each in checkouts if (each.root / "mods").is_dir()]
+        found = [Result(checkout) for checkout in checkouts]
+        cases: dict[Case, tuple[Result, str, Translated]] = {}
+        for result in found:
+            for entry in entries(result.checkout, folders):
+                try:
+                    translated = entry.translated()
+                except NotForUs as error:
+                    result.others[error.reason] += 1
+                except PlanError as error:
+                    result.told[entry.key] = ("refused", "", error.problems)
+                else:
+                    recipe = translated.recipe
+                    result.told[entry.key] = ("taken", _how(recipe, []), ())
+                    for sparks in recipe.sparks:
+                        lean = _without_files(recipe)
+                        case = Case(translated.document.path, lean, sparks, recipe.hardware[0])
+                        cases[case] = (result, entry.key, translated)
+        for case, told in (judge(cases) if judged else {}).items():
+            result, key, translated = cases[case]
+            recipe, (_, how, before) = translated.recipe, result.told[key]
+            if names := [match[1] for each in told if (match := _UNKNOWN.search(each))]:
+                how = _how(recipe, names)
+            lines = [*before, *map(translated.placed, _refusals(told))]
+            word = "wrong" if lines and recipe.vllm != UNKNOWN_VLLM else "taken"
+            how = "only its image can judge it; the newest release refuses it" if lines else how
+            result.told[key] = (word, how, [*dict.fromkeys(lines)])
     return found
+
+
+def _how(recipe: Recipe, unknown: Sequence[str]) -> str:
+    how = f"vLLM {recipe.judge} takes it"
+    if recipe.vllm == UNKNOWN_VLLM:
+        how += ", the newest: its image's is not known"
+    if unknown:
+        how += f"; it does not know, and passes over, {', '.join(unknown)}"
+    return how + (f"; not judged: {', '.join(recipe.unjudged)}" if recipe.unjudged else "")
 
 
 def _refusals(told: Iterable[str]) -> list[str]:
@@ -134,25 +116,10 @@ def _without_files(recipe: Recipe) -> Recipe:
 
 def report(result: Result) -> Iterator[str]:
     """Yield a line for each recipe that is for Sparks, with what is wrong below it."""
-    checkout = result.checkout
-    at = f" at {checkout.commit}" if checkout.commit else ""
-    yield f"\n{checkout.url}{at}"
-    for key, recipe in result.taken.items():
-        how = "nobody has judged it" if key in result.unjudged else f"vLLM {recipe.judge} takes it"
-        if recipe.vllm == UNKNOWN_VLLM and key not in result.unjudged:
-            how += ", the newest: its image's is not known"
-        if names := result.unknown.get(key):
-            how += f"; it does not know, and passes over, {', '.join(names)}"
-        if recipe.unjudged:
-            how += f"; not judged: {', '.join(recipe.unjudged)}"
-        if key in result.doubted:
-            how = "only its image can judge it; the newest release refuses it"
-        yield f"taken    {key}: {how}"
-        yield from (f"         {_short(each, checkout)}" for each in result.doubted.get(key, ()))
-    for word, problems in (("refused", result.refused), ("wrong", result.wrong)):
-        for key, told in problems.items():
-            yield f"{word:8} {key}"
-            yield from (f"         {_short(problem, checkout)}" for problem in told)
+    yield f"\n{result.checkout}"
+    for key, (word, how, problems) in result.told.items():
+        yield f"{word:8} {key}{f': {how}' if word == 'taken' else ''}"
+        yield from (f"         {each.replace(f'{result.checkout.root}/', '')}" for each in problems)
     for reason, count in result.others.most_common():
         yield f"for others: {count} ({reason})"
 
@@ -162,48 +129,30 @@ def table(found: Sequence[Result]) -> Iterator[str]:
     yield "| source | commit | for Sparks | taken | refused | by its vLLM | for others |"
     yield "|---|---|---|---|---|---|---|"
     for each in found:
-        checkout = each.checkout
         yield (
-            f"| {checkout.url.removeprefix('https://github.com/')} "
-            f"| {(checkout.commit or '')[:7]} | {each.total} "
-            f"| {len(each.taken)} | {len(each.refused)} | {len(each.wrong)} "
-            f"| {sum(each.others.values())} |"
+            f"| {each.checkout.url.removeprefix('https://github.com/')} "
+            f"| {(each.checkout.commit or '')[:7]} | {len(each.told)} "
+            f"| {each.count('taken')} | {each.count('refused')} | {each.count('wrong')} "
+            f"| {each.others.total()} |"
         )
-    total = sum(each.total for each in found)
-    told = [
-        problem
-        for each in found
-        for problems in (*each.refused.values(), *each.wrong.values())
-        for problem in problems
-    ]
-    placed_ones = [problem for problem in told if _has_line(problem)]
-    taken = sum(len(each.taken) for each in found)
+    total, taken = sum(len(each.told) for each in found), sum(each.count("taken") for each in found)
+    refused = [told for each in found for told in each.told.values() if told[0] != "taken"]
+    problems = [problem for _, _, lines in refused for problem in lines]
+    placed = [each for each in problems if re.match(r"[^:]+:\d+: ", each)]
     yield ""
     yield (
-        f"{total} recipes: {taken} taken, {total - taken} refused, with {len(placed_ones)} of "
-        f"{len(told)} problems by file and line"
+        f"{total} recipes: {taken} taken, {total - taken} refused, with {len(placed)} of "
+        f"{len(problems)} problems by file and line"
     )
-
-
-def _has_line(problem: str) -> bool:
-    return problem.partition(": ")[0].rpartition(":")[2].isdigit()
-
-
-def _short(problem: str, checkout: Checkout) -> str:
-    return problem.replace(f"{checkout.root}/", "")
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Print what became of the recipes of sources. Returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.published",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("checkout", nargs="+")
-    parser.add_argument("--quiet", action="store_true", help="print the table alone")
-    parser.add_argument("--unjudged", action="store_true", help="do not ask vLLM")
-    options = parser.parse_args(words)
+    command = parser("tests.published", __doc__)
+    command.add_argument("checkout", nargs="+")
+    command.add_argument("--quiet", action="store_true", help="print the table alone")
+    command.add_argument("--unjudged", action="store_true", help="do not ask vLLM")
+    options = command.parse_args(words)
     try:
         found = results(options.checkout, judged=not options.unjudged)
     except PlanError as error:

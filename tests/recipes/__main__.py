@@ -6,7 +6,6 @@ NAME is a recipe of files/recipes, or the path of a file beside which the recipe
 extends; without one, all recipes are judged. Needs root and x86_64; the first time it downloads.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 from sparkwright.common.errors import PlanError
 from sparkwright.declared.recipe.loader import RECIPES, load_recipe, recipe_names
 from tests.lab.state import LabError
+from tests.recipes import parser
 from tests.recipes.judge import Case, cases, judge
 
 
@@ -50,10 +50,6 @@ def main(names: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.recipes",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("name", nargs="*")
-    sys.exit(main(parser.parse_args().name))
+    command = parser("tests.recipes", __doc__)
+    command.add_argument("name", nargs="*")
+    sys.exit(main(command.parse_args().name))

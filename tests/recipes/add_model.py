@@ -8,7 +8,6 @@ OWNER/NAME[@REVISION]: this checkpoint, anew. A gated repository needs HF_TOKEN.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -30,6 +29,7 @@ from sparkwright.plan.memory.known_checkpoints import (
 from sparkwright.plan.memory.plan import weights_size
 from sparkwright.plan.release.resolve import CONFIG, HubRepository, resolve_checkpoint
 from sparkwright.plan.release.web import WebClient
+from tests.recipes import parser
 
 
 def add(words: Sequence[str], endpoint: str | None, token: str | None) -> Iterator[str]:
@@ -81,14 +81,10 @@ def _wanted(words: Iterable[str]) -> list[Checkpoint]:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Store what the words name. Returns 1 where that fails, or where a recipe does not fit."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.recipes.add_model",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("what", nargs="+")
-    parser.add_argument("--hf-endpoint")
-    options = parser.parse_args(words)
+    command = parser("tests.recipes.add_model", __doc__)
+    command.add_argument("what", nargs="+")
+    command.add_argument("--hf-endpoint")
+    options = command.parse_args(words)
     fits = True
     try:
         for line in add(options.what, options.hf_endpoint, os.environ.get("HF_TOKEN")):

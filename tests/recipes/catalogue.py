@@ -85,26 +85,19 @@ def _speeds(recipe: Recipe) -> Iterator[str]:
 
 def _speed(expected: Figures) -> str:
     """One request's speed when it is alone, over all workloads, and the most of many together."""
-    alone = [
-        figures["tok_s"]
-        for workload, figures in expected.items()
-        if "tok_s" in figures and (workload == "concurrent-1" or not _many(workload))
-    ]
-    totals = [
-        figures["total_tok_s"]
-        for workload, figures in expected.items()
-        if "total_tok_s" in figures and _many(workload)
-    ]
+    alone, totals = [], []
+    for workload, figures in expected.items():
+        is_many = workload.startswith(("concurrent-", "mix-", "rag-"))
+        if "tok_s" in figures and (workload == "concurrent-1" or not is_many):
+            alone.append(figures["tok_s"])
+        if "total_tok_s" in figures and is_many:
+            totals.append(figures["total_tok_s"])
     parts = []
     if alone:
         parts.append(" to ".join(dict.fromkeys(f"{end:.0f}" for end in (min(alone), max(alone)))))
     if totals:
         parts.append(f"{max(totals):.0f} in all")
     return ", ".join(parts)
-
-
-def _many(workload: str) -> bool:
-    return workload.startswith(("concurrent-", "mix-", "rag-"))
 
 
 def written(text: str) -> str:

@@ -8,9 +8,8 @@ the importer takes it, its `trusts` are in the table, and its vLLM judges it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -30,14 +29,10 @@ _NOWHERE = "docs/recipes.md alone"
 
 @dataclass(frozen=True)
 class Published:
-    """A recipe that others publish.
+    """A recipe that others publish, with the commit at which it was read.
 
     Attributes:
-        source: As `sparkwright recipes import` names it.
-        name: Of the recipe there.
-        commit: At which it was read; the date is the commit's.
         download: Of its weights, with the source of the figure; empty: not published.
-        model: The repository on the hub.
         options: Those that need trust or a certain vLLM, or decide memory.
         variables: Those that need trust.
         judge: The release of vLLM that judges it.
@@ -52,8 +47,8 @@ class Published:
     image: str
     options: str
     judge: str
-    variables: tuple[str, ...] = ()
-    fork: tuple[str, ...] = ()
+    variables: Sequence[str] = ()
+    fork: Sequence[str] = ()
 
     def text(self, sparks: int) -> str:
         """Return a file of the form."""
@@ -92,17 +87,13 @@ class Choice:
 
 def _choice(data: dict[str, Any]) -> Choice:
     take = data["take"]
-    if not isinstance(take, str):
-        lists = {name: tuple(take.get(name, ())) for name in ("variables", "fork")}
-        take = Published(**{**take, **lists})
-    return Choice(**{**data, "take": take})
+    return Choice(**{**data, "take": take if isinstance(take, str) else Published(**take)})
 
 
 _FILE = Path(__file__).with_name("choices.yaml")
 CHOICES = tuple(map(_choice, yaml.load(_FILE)["choices"]))
 
 
-@cache
 def recipe_of(choice: Choice) -> Recipe:
     """Return the recipe, as it is for the number of Sparks; another's as the importer reads it.
 
@@ -114,7 +105,7 @@ def recipe_of(choice: Choice) -> Recipe:
     with TemporaryDirectory() as folder:
         file = Path(folder, "recipe.yaml")
         file.write_text(choice.take.text(choice.sparks))
-        return published(file)[0]
+        return published(file).recipe
 
 
 def tables() -> str:
@@ -145,43 +136,20 @@ def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
 
 
 def _row(choice: Choice) -> tuple[str, ...]:
-    return (
-        choice.need,
-        _take(choice),
-        _download(choice),
-        _memory(choice),
-        choice.trusts or ", ".join(f"`{word}`" for word in trusts(recipe_of(choice))) or "none",
-        choice.figure,
-        "; ".join(filter(None, (choice.know, _read(choice)))),
-    )
-
-
-def _read(choice: Choice) -> str:
-    """Say what was tried of another's recipe."""
-    if isinstance(choice.take, str):
-        return ""
-    return f"at {choice.take.commit}, by vLLM {choice.take.judge}"
-
-
-def _take(choice: Choice) -> str:
-    if isinstance(choice.take, str):
-        return f"`{choice.take}`"
-    return f"`sparkwright recipes import {choice.take.source} {choice.take.name}`"
-
-
-def _download(choice: Choice) -> str:
-    if not isinstance(choice.take, str):
-        return choice.take.download or "?"
-    load = nominal_load(recipe_of(choice), choice.sparks)
-    return f"{sum(each.size for each in load.checkpoints.values()) / 1e9:.0f} GB"
-
-
-def _memory(choice: Choice) -> str:
-    """What the engine takes by our plan; of others' recipes, the share that they ask for."""
     recipe = recipe_of(choice)
-    hardware = HARDWARE[recipe.hardware[0]]
-    if not isinstance(choice.take, str):
+    total, know = HARDWARE[recipe.hardware[0]].total_gib, choice.know
+    if isinstance(choice.take, str):
+        take = choice.take
+        load = nominal_load(recipe, choice.sparks)
+        download = f"{sum(each.size for each in load.checkpoints.values()) / 1e9:.0f} GB"
+        memory = f"{plan_memory(load, HARDWARE[recipe.hardware[0]]).engine / GIB:.0f} GiB"
+    else:
+        take = f"sparkwright recipes import {choice.take.source} {choice.take.name}"
+        download = choice.take.download or "?"
+        # The share that it asks for.
         share = recipe.options.gpu_memory_utilization
-        return f"{share * hardware.total_gib:.0f} GiB" if share else "?"
-    load = nominal_load(recipe, choice.sparks)
-    return f"{plan_memory(load, hardware).engine / GIB:.0f} GiB"
+        memory = f"{share * total:.0f} GiB" if share else "?"
+        read = f"at {choice.take.commit}, by vLLM {choice.take.judge}"
+        know = f"{know}; {read}" if know else read
+    words = choice.trusts or ", ".join(f"`{word}`" for word in trusts(recipe)) or "none"
+    return (choice.need, f"`{take}`", download, memory, words, choice.figure, know)

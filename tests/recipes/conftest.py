@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from sparkwright.declared.recipe.engine_log import at_level
 from sparkwright.declared.recipe.loader import RECIPES, load_recipe, recipe_names
 from tests.lab.setup import missing_packages
 from tests.recipes.broken import BROKEN, write
@@ -43,7 +42,7 @@ def verdict(machine: None, tmp_path_factory: pytest.TempPathFactory) -> Verdict:
         wanted += cases(RECIPES / f"{name}.yaml", recipe)
     # One of each release, as it is when the engine is to log less.
     for recipe in {recipe.judge: recipe for recipe in recipes.values()}.values():
-        wanted += cases(RECIPES / f"{recipe.name}.yaml", at_level(recipe, "WARNING"))
+        wanted += cases(RECIPES / f"{recipe.name}.yaml", recipe.at_level("WARNING"))
     problems = judge(wanted)
 
     def of(name: str) -> dict[Case, list[str]]:

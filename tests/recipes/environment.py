@@ -1,14 +1,11 @@
 """Where a release of vLLM can be asked without a GPU: the lab's engine image, and its Python files.
 
-    python -m tests.recipes.environment VERSION SCRIPT [ARGUMENT …]
-
-runs a Python script there. The image has PyTorch for CPUs and all that vLLM imports; the files of
-the release stand before the image's own vLLM.
+The image has PyTorch for CPUs and all that vLLM imports; the files of the release stand before the
+image's own vLLM.
 """
 
 from __future__ import annotations
 
-import argparse
 import atexit
 import json
 import os
@@ -65,26 +62,19 @@ def engine_root() -> Path:
     return root
 
 
-def run_script(version: str | None, script: Path, *arguments: str, text: str = "") -> str:
+def run_script(version: str | None, script: Path, text: str = "") -> str:
     """Run a Python script where `import vllm` is a release of vLLM, and return what it prints.
 
     Args:
         version: the release; None: the image's own vLLM, a build for CPUs.
         script: the file; it can import the package `inside`.
-        arguments: what follows the script.
         text: its standard input.
 
     Raises:
-        LabError: there is no such release, or the script failed; the text holds the end of what it
-            said.
+        LabError: there is no such release, or the script failed.
     """
     release = f"/{_VLLM}/{releases.files(version).name}" if version else None
-    message = {
-        "release": release,
-        "text": script.read_text(),
-        "name": script.name,
-        "words": arguments,
-    }
+    message = {"release": release, "text": script.read_text(), "name": script.name}
     with TemporaryFile("w+") as given, TemporaryFile("w+") as said, TemporaryFile("w+") as log:
         given.write(text)
         given.seek(0)
@@ -121,16 +111,3 @@ def _server() -> socket.socket:
     atexit.register(process.wait)
     atexit.register(ours.close)
     return ours
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.recipes.environment",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("version")
-    parser.add_argument("script", type=Path)
-    parser.add_argument("arguments", nargs=argparse.REMAINDER)
-    told = parser.parse_args()
-    print(run_script(told.version, told.script, *told.arguments), end="")

@@ -24,14 +24,7 @@ _LAB = "lab"  # no GPU is presented: the engine is the image's own, for CPUs
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A recipe as one host class serves it with one number of Sparks.
-
-    Attributes:
-        file: the recipe's file.
-        recipe: what it says.
-        sparks: of the replica.
-        hardware: the class.
-    """
+    """A recipe of a file as one class of hardware serves it with one number of Sparks."""
 
     file: Path
     recipe: Recipe
@@ -84,7 +77,7 @@ def _no_judge(case: Case) -> list[str]:
         return []
     return [
         f"{key}: found {case.recipe.judge}; expected one of {', '.join(known)} as the judge "
-        f"(`python -m tests.recipes.add_release {case.recipe.judge}` adds it)"
+        f"(`python -m tests.recipes.releases {case.recipe.judge}` adds it)"
     ]
 
 

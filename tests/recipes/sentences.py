@@ -14,26 +14,20 @@ Problem = Mapping[str, Any]  # see inside/judge.py
 
 
 def sentence(recipe: Recipe, sparks: int, release: str, problem: Problem) -> str:
-    """Say a problem as ``KEY: found X; expected Y``.
-
-    Args:
-        recipe: with its `by_sparks`.
-        sparks: the number of Sparks that the line is for.
-        release: the vLLM that judged.
-        problem: what it says.
-    """
-    settings = {
-        "args": dict(recipe.for_sparks(sparks).args),
-        "env": dict(recipe.for_sparks(sparks).env),
-    }
+    """Say what a release has against a line for some Sparks, as ``KEY: found X; expected Y``."""
+    settings = {"args": recipe.for_sparks(sparks).args, "env": recipe.for_sparks(sparks).env}
     path = _path(settings, problem)
     words = " ".join(problem.get("words", "").split())
     words = words if len(words) <= 400 else f"{words[:397]}..."
     if path is None:
         line = f"a line for {sparks} Spark(s) that vLLM {release} refuses"
         return f"found {line}; expected one that it takes: {words}"
-    where = f"{_owner(recipe, sparks, path)}{'.'.join(path)}"
-    value = _at(settings, path)
+    own = recipe.by_sparks.get(str(sparks))
+    owner = f"by_sparks.{sparks}." if own and path[1] in getattr(own, path[0]) else ""
+    where = f"{owner}{'.'.join(path)}"
+    value: Any = settings
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
     found = f"{where}: found {shown(value)}"
     if known := problem.get("known"):
         return f"{found}{_no_such(path, release, known)}"
@@ -92,16 +86,3 @@ def _keys(settings: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
             yield [kind, key]
             if isinstance(value, dict):
                 yield from ([kind, key, inner] for inner in value)
-
-
-def _owner(recipe: Recipe, sparks: int, path: list[str]) -> str:
-    """Return `by_sparks.N.` where that is what sets a key."""
-    own = recipe.by_sparks.get(str(sparks))
-    return f"by_sparks.{sparks}." if own and path[1] in getattr(own, path[0]) else ""
-
-
-def _at(settings: Mapping[str, Any], path: list[str]) -> Any:
-    value: Any = settings
-    for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value

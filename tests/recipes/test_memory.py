@@ -1,78 +1,59 @@
 """The plan's KV cache against vLLM's own arithmetic, release by release."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sparkwright.common.hardware import GIB
+from sparkwright.declared.recipe.vllm_names import number
 from sparkwright.plan.memory.known_checkpoints import checkpoint_data
 from sparkwright.plan.memory.kv_cache import CacheSettings, kv_cache
-from tests.recipes import releases
 from tests.recipes.environment import run_script
 
 SCRIPT = Path(__file__).with_name("kv_layout.py")
 PAIR = {"tensor_parallel_size": 2, "nnodes": 2, "node_rank": 0, "master_addr": "10.0.0.1"}
 COMMON = {"max_model_len": 131_072, "max_num_seqs": 16, "enable_prefix_caching": True}
 
-# A model, vLLM's arguments, bytes of the cache, and how the plan is to see it.
-CASES = {
-    "35B in BF16": ("Qwen/Qwen3.5-35B-A3B", {}, 28 * GIB, CacheSettings()),
-    "35B, FP8 cache": (
-        "Qwen/Qwen3.5-35B-A3B",
-        {"kv_cache_dtype": "fp8"},
-        6 * GIB,
-        CacheSettings(number_bytes=1),
-    ),
+FP8 = {"kv_cache_dtype": "fp8"}
+
+
+def drafting(method: str, tokens: int) -> dict[str, object]:
+    config: dict[str, object] = {"method": method, "num_speculative_tokens": tokens}
+    more = {"model": "/models/drafter"} if method == "dflash" else {}
+    return {"speculative_config": config | more}
+
+
+SMALL, LARGE = "Qwen/Qwen3.5-35B-A3B", "Sehyo/Qwen3.5-122B-A10B-NVFP4"
+MTP = CacheSettings(number_bytes=1, drafted=2, mtp=True)
+# A model, vLLM's arguments, GiB of the cache, and how the plan is to see it.
+CASES: dict[str, tuple[str, dict[str, object], int, CacheSettings]] = {
+    "35B in BF16": (SMALL, {}, 28, CacheSettings()),
+    "35B, FP8 cache": (SMALL, FP8, 6, CacheSettings(number_bytes=1)),
     "35B without prefix caching": (
-        "Qwen/Qwen3.5-35B-A3B",
+        SMALL,
         {"enable_prefix_caching": False},
-        20 * GIB,
+        20,
         CacheSettings(prefix_caching=False),
     ),
-    "122B with MTP": (
-        "Sehyo/Qwen3.5-122B-A10B-NVFP4",
-        {
-            "kv_cache_dtype": "fp8",
-            "speculative_config": {"method": "mtp", "num_speculative_tokens": 2},
-        },
-        30 * GIB,
-        CacheSettings(number_bytes=1, drafted=2, mtp=True),
-    ),
+    "122B with MTP": (LARGE, FP8 | drafting("mtp", 2), 30, MTP),
     "122B with MTP on two Sparks": (
-        "Sehyo/Qwen3.5-122B-A10B-NVFP4",
-        {
-            "kv_cache_dtype": "fp8",
-            "speculative_config": {"method": "mtp", "num_speculative_tokens": 2},
-            **PAIR,
-        },
-        40 * GIB,
-        CacheSettings(number_bytes=1, drafted=2, mtp=True, tensor_parallel=2),
+        LARGE,
+        FP8 | drafting("mtp", 2) | PAIR,
+        40,
+        replace(MTP, tensor_parallel=2),
     ),
     "35B with DFlash": (
         "AEON-7/Qwen3.6-35B-A3B-heretic-NVFP4",
-        {
-            "speculative_config": {
-                "method": "dflash",
-                "model": "/models/drafter",
-                "num_speculative_tokens": 15,
-            }
-        },
-        70 * GIB,
+        drafting("dflash", 15),
+        70,
         CacheSettings(drafted=15),
     ),
     "27B with DFlash2, FP8 cache": (
         "nvidia/Qwen3.8-27B-NVFP4",
-        {
-            "kv_cache_dtype": "fp8",
-            "max_num_batched_tokens": 16_384,
-            "speculative_config": {
-                "method": "dflash",
-                "model": "/models/drafter",
-                "num_speculative_tokens": 8,
-            },
-        },
-        67 * GIB,
+        FP8 | {"max_num_batched_tokens": 16_384} | drafting("dflash", 8),
+        67,
         CacheSettings(number_bytes=1, drafted=8, batched=16_384),
     ),
 }
@@ -88,7 +69,7 @@ DRAFTERS = {
 # and in how `max-model-len: auto` is found, and for 0.19.1, whose files are the same.
 @pytest.mark.parametrize("version", ["0.19.0", "0.20.2", "0.28.0", "0.32.0"])
 def test_vllm_lays_out_the_same(version: str):
-    names = [name for name in CASES if releases.number(version) >= _drafter(name)[1]]
+    names = [name for name in CASES if number(version) >= _drafter(name)[1]]
     cases = [
         {
             "configs": {
@@ -96,7 +77,7 @@ def test_vllm_lays_out_the_same(version: str):
                 "drafter": checkpoint_data(_drafter(name)[0] or DRAFTERS["DFlash"][0]).config,
             },
             "args": COMMON | args,
-            "memory": memory,
+            "memory": memory * GIB,
         }
         for name in names
         for repo, args, memory, _ in [CASES[name]]
@@ -119,8 +100,8 @@ def _planned(name: str) -> dict[str, float]:
     cache = kv_cache(checkpoint_data(repo).shape, use, drafts)
     return {
         "block": cache.block,
-        "blocks": cache.blocks(memory),
+        "blocks": cache.blocks(memory * GIB),
         "groups": cache.groups,
-        "concurrency": cache.blocks(memory) / cache.needed(131_072),
+        "concurrency": cache.blocks(memory * GIB) / cache.needed(131_072),
         "context": 131_072,
     }

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
-from sparkwright.declared.recipe.media import from_domains
 from sparkwright.declared.recipe.vllm_names import number, releases, table
 from sparkwright.plan.release.command import Ranks, environment, serve_arguments
 from tests.recipes.environment import INSIDE, run_script
@@ -18,7 +17,7 @@ RELEASES = {load_recipe(name).judge: load_recipe(name) for name in recipe_names(
 @cache
 def said(release: str, domains: tuple[str, ...] = ()) -> dict[str, Any]:
     """Ask a release with the domains and variables of the line that a unit would run."""
-    recipe = from_domains(RELEASES[release], domains)
+    recipe = RELEASES[release].from_domains(domains)
     words = serve_arguments(recipe, Ranks())
     start = words.index("--allowed-media-domains") + 1
     end = next(at for at in range(start, len(words)) if words[at].startswith("--"))

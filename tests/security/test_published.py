@@ -13,7 +13,7 @@ import pytest
 
 from sparkwright.common.errors import PlanError
 from sparkwright.declared.recipe.imports import import_recipe, listing
-from sparkwright.declared.recipe.published import git, sources
+from sparkwright.declared.recipe.published import sources
 from tests.component.repository import FILES, RECIPE, Repository
 from tests.programs import script
 from tests.published import published
@@ -24,7 +24,7 @@ PROJECT = Path(__file__).parents[2]
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
     # Of an owner's addresses, none is a file's.
-    monkeypatch.setattr(git, "PROTOCOLS", ("https", "ssh", "file"))
+    monkeypatch.setattr(sources, "PROTOCOLS", ("https", "ssh", "file"))
     return Repository(tmp_path / "theirs")
 
 
@@ -50,7 +50,7 @@ def test_only_plain_files_of_a_bounded_size_come_out(repository: Repository, int
         ("120000", link, "link.yaml"),
         ("160000", repository.head, "module"),
     )
-    git.fetch(repository.url, commit, into)
+    sources.fetch(repository.url, commit, into)
     assert [path.name for path in into.rglob("*")] == ["good.yaml"]
     assert not list(into.parent.rglob("escaped.yaml"))
 
@@ -61,7 +61,7 @@ def test_names_that_lead_elsewhere_are_refused(
 ) -> None:
     commit = repository.tree(("100644", repository.blob(b"x"), name))
     with pytest.raises(PlanError, match="git: "):
-        git.fetch(repository.url, commit, into)
+        sources.fetch(repository.url, commit, into)
     assert not list(into.parent.rglob("escaped.yaml"))
 
 
@@ -102,8 +102,8 @@ def test_a_folder_that_lacks_objects_and_says_who_has_them(
     head = repository.head
     (repository.folder / ".git/objects" / head[:2] / head[2:]).unlink()
     # A git that does not know the variable would ask the remote for what is missing.
-    monkeypatch.delitem(git._OWN, "GIT_NO_LAZY_FETCH")
-    assert git.commit_of(repository.folder) == head
+    monkeypatch.delitem(sources._OWN, "GIT_NO_LAZY_FETCH")
+    assert sources._commit_of(repository.folder) == head
     assert not touched.exists()
 
 
@@ -139,17 +139,17 @@ def test_a_repository_that_grows(
     (repository.folder / "noise.bin").write_bytes(os.urandom(3 * 2**20))
     commit = repository.commit({})
     with monkeypatch.context() as patched:
-        patched.setattr(git, "_LARGEST", 2**20)
+        patched.setattr(sources, "_LARGEST", 2**20)
         with pytest.raises(PlanError, match="git: found more than it may take"):
-            git.fetch(repository.url, commit, into)
+            sources.fetch(repository.url, commit, into)
     with monkeypatch.context() as patched:
-        patched.setattr(git, "_MOST_FILES", 3)
+        patched.setattr(sources, "_MOST_ENTRIES", 3)
         with pytest.raises(PlanError, match="found more than 3 files"):
-            git.fetch(repository.url, commit, into)
+            sources.fetch(repository.url, commit, into)
 
 
 # Most of this is git's own: the programs that it runs, and the bound of each.
-BOUND = git._MEMORY + 2**27
+BOUND = sources._MEMORY + 2**27
 
 
 def taken(*words: str) -> int:
@@ -158,10 +158,10 @@ def taken(*words: str) -> int:
         "import resource, sys\n"
         "from pathlib import Path\n"
         "from sparkwright.common.errors import PlanError\n"
-        "from sparkwright.declared.recipe.published import git\n"
-        "git.PROTOCOLS = ('file',)\n"
+        "from sparkwright.declared.recipe.published import sources\n"
+        "sources.PROTOCOLS = ('file',)\n"
         "try:\n"
-        "    git.fetch(sys.argv[1], sys.argv[2], Path(sys.argv[3]))\n"
+        "    sources.fetch(sys.argv[1], sys.argv[2], Path(sys.argv[3]))\n"
         "except PlanError as error:\n"
         "    print(error, file=sys.stderr)\n"
         # Not by getrusage: that of a process begins with what its parent had.
@@ -182,7 +182,7 @@ def test_a_tree_that_holds_itself_many_times(repository: Repository, into: Path)
         tree = repository.git("mktree", given=entries.encode())
     commit = repository.git("commit-tree", "-m", "x", tree)
     assert taken(repository.url, commit, str(into)) < BOUND
-    assert sum(1 for _ in into.rglob("*")) <= 2 * git._MOST_FILES
+    assert sum(1 for _ in into.rglob("*")) <= 2 * sources._MOST_ENTRIES
 
 
 @pytest.mark.parametrize("kind", ["tree", "blob"])

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -13,28 +12,15 @@ from sparkwright.common.errors import PlanError
 from sparkwright.declared.fleet.file import load_fleet, unsupported
 from sparkwright.declared.fleet.settings import read_settings
 from sparkwright.declared.recipe import vllm_names
-from sparkwright.declared.recipe.loader import load_recipe
-from sparkwright.declared.recipe.media import from_domains
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.declared.recipe.trust import needs
 from sparkwright.declared.recipe.values import OWN_ARGUMENTS, OWN_ENVIRONMENT
 from sparkwright.plan.release.command import Ranks, environment, serve_arguments
+from tests.makers.recipe import loaded
 from tests.published import published
 
 RELEASES = [".".join(map(str, release)) for release in vllm_names.releases()]
 SECRETS = ("api-key", "hf-token")
-RECIPE: dict[str, Any] = {
-    "description": "A model.",
-    "source": "nowhere",
-    "proven": "By nobody.",
-    "vllm": "0.28.0",
-    "hardware": ["gb10"],
-    "sparks": [1],
-    "image": "example.org/vllm:1",
-    "checkpoints": {"model": {"repo": "owner/model", "folder": "model"}},
-    "served_names": ["model"],
-    "start_timeout": 60,
-}
 FOREIGN = """\
 recipe_version: "2"
 container: example.org/vllm:1
@@ -44,15 +30,13 @@ many = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], dea
 
 
 def load(folder: Path, **changes: object) -> Recipe:
-    file = folder / "hostile.yaml"
-    file.write_text(yaml.safe_dump(RECIPE | changes))
-    return load_recipe(str(file))
+    return loaded(folder, **{"vllm": "0.28.0", "args": {}, **changes})
 
 
 def refusal(folder: Path, **changes: object) -> str:
     with pytest.raises(PlanError) as raised:
         load(folder, **changes)
-    assert all(str(folder / "hostile.yaml") in problem for problem in raised.value.problems)
+    assert all(str(folder / "try.yaml") in problem for problem in raised.value.problems)
     return str(raised.value)
 
 
@@ -85,7 +69,7 @@ def test_no_part_of_an_option_passes(tmp_path: Path, release: str) -> None:
 def test_a_release_has_the_options_that_begin_or_end_with_it() -> None:
     for name, known in vllm_names.table().items():
         for release in (known.first, known.last):
-            assert vllm_names.is_variable(name) or name in vllm_names.options(release)
+            assert name.isupper() or name in vllm_names.options(release)
 
 
 @pytest.mark.parametrize("word", ["--hos 0.0.0.0", "--HOST 0.0.0.0", "--api_k x", "--ssl-certf /x"])
@@ -288,7 +272,7 @@ def test_an_engine_fetches_no_url_unless_the_group_data_name_its_host(tmp_path: 
     recipe = load(tmp_path)
     read = parsed("0.28.0", serve_arguments(recipe, Ranks()))
     assert read.allowed_media_domains == ["media.invalid"]
-    opened = from_domains(recipe, ("images.example.org", "192.168.1.5"))
+    opened = recipe.from_domains(("images.example.org", "192.168.1.5"))
     read = parsed("0.28.0", serve_arguments(opened, Ranks()))
     assert read.allowed_media_domains == ["images.example.org", "192.168.1.5"]
     assert environment(opened)["VLLM_MEDIA_URL_ALLOW_REDIRECTS"] == "0"

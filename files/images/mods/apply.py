@@ -134,12 +134,8 @@ def command_of(number):
 
 
 def written(begun, folder):
-    """Return the files of the image that have changed since a time, vLLM's first.
-
-    Args:
-        begun: in ns: the time of a change cannot be set, unlike that of the content.
-        folder: of the mod itself, which is left out.
-    """
+    """Return the files outside of a mod's folder that have changed since a time, vLLM's first."""
+    # In ns: the time of a change cannot be set, unlike that of the content.
     since = f"@{begun // 10**9}.{begun % 10**9:09}"
     left_out = [word for each in (*ELSEWHERE, folder) for word in ("-path", each, "-prune", "-o")]
     words = ["find", "/", "-xdev", *left_out, "!", "-type", "d", "-newerct", since, "-print0"]

@@ -7,26 +7,20 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.paths import FILES
 from sparkwright.common.schema import nearest
-from sparkwright.declared.recipe.mod_script import impossible, is_online
 from sparkwright.declared.recipe.mods import ModFile, ModFolder, read_mods
 from sparkwright.declared.recipe.values import ImageBuild, ImageMods
 from sparkwright.declared.recipe.vllm_names import is_secret
 
 FOLDERS = FILES / "images"
 
-# Bytes of disk that a build takes besides its base: half is ccache's limit (10 GB in the
-# Dockerfiles), half our estimate for source, objects and the result. Mods: our estimate for another
-# PyTorch with its CUDA libraries. Not measured.
-DISK, MODS_DISK = 20 * 10**9, 10 * 10**9
-
 # What Sparkwright gives to the Dockerfile itself: the base by its digest.
 BASE = "BASE"
 _ARGUMENT = re.compile(r"^ARG +([A-Za-z_][A-Za-z0-9_]*)(=.*)?$", re.MULTILINE)
-
 
 # The program of the steps that apply mods; no folder of a build, as it has no Dockerfile.
 _APPLY = "apply.py"
@@ -46,24 +40,20 @@ def build_files(build: ImageBuild | ImageMods) -> dict[str, OrderedFile]:
     image's name.
     """
     if isinstance(build, ImageMods):
-        return _mods_files(build)
+        mods = read_mods(build.mods)
+        program = (FOLDERS / "mods" / _APPLY).read_text(encoding="utf-8")
+        files = {
+            f"mods/{mod.name}/{path}": _ordered(file)
+            for mod in mods
+            for path, file in mod.files.items()
+        }
+        return {"Dockerfile": "\n".join(_dockerfile(build, mods)) + "\n", _APPLY: program, **files}
     known = sorted(path.parent.name for path in FOLDERS.glob("*/Dockerfile"))
     if build.build not in known:
         expected = nearest(build.build, known)
         raise PlanError(f"{FOLDERS}: found no {build.build}/Dockerfile; {expected}")
-    files = sorted(path for path in (FOLDERS / build.build).glob("[!.]*") if path.is_file())
-    return {path.name: _ordered(ModFile(path.read_bytes(), executable=False)) for path in files}
-
-
-def _mods_files(build: ImageMods) -> dict[str, OrderedFile]:
-    mods = read_mods(build.mods)
-    program = (FOLDERS / "mods" / _APPLY).read_text(encoding="utf-8")
-    files = {
-        f"mods/{mod.name}/{path}": _ordered(file)
-        for mod in mods
-        for path, file in mod.files.items()
-    }
-    return {"Dockerfile": "\n".join(_dockerfile(build, mods)) + "\n", _APPLY: program, **files}
+    paths = sorted(path for path in (FOLDERS / build.build).glob("[!.]*") if path.is_file())
+    return {path.name: _ordered(ModFile(path.read_bytes(), executable=False)) for path in paths}
 
 
 def _dockerfile(build: ImageMods, mods: list[ModFolder]) -> Iterator[str]:
@@ -75,7 +65,7 @@ def _dockerfile(build: ImageMods, mods: list[ModFolder]) -> Iterator[str]:
     yield "FROM base"
     for mod in mods:
         folder = f"/workspace/mods/{mod.name}/"
-        step = _STEP.format("default" if is_online(mod) else "none")
+        step = _STEP.format("default" if mod.is_online else "none")
         yield f"COPY {json.dumps([f'mods/{mod.name}/', folder])}"
         yield f"{step} {json.dumps(['python3', f'/{_APPLY}', 'run', mod.name])}"
     words = ["python3", f"/{_APPLY}", "verify", "/vllm.version", build.vllm or ""]
@@ -85,28 +75,28 @@ def _dockerfile(build: ImageMods, mods: list[ModFolder]) -> Iterator[str]:
 
 def _ordered(file: ModFile) -> OrderedFile:
     """Return a file as orders have it: text where it is text that no one executes."""
-    try:
+    with suppress(UnicodeDecodeError):
         if not file.executable:
             return file.content.decode()
-    except UnicodeDecodeError:
-        pass
     mode = 0o755 if file.executable else 0o644
     return {"base64": base64.b64encode(file.content).decode(), "mode": mode}
 
 
 def build_problems(build: ImageBuild | ImageMods) -> Iterator[str]:
     """Yield the faults of a build, as ``KEY: found X; expected Y``."""
-    if isinstance(build, ImageMods):
-        yield from _mods_problems(build)
-        return
+    key = "image.mods" if isinstance(build, ImageMods) else "image.build"
     try:
+        if isinstance(build, ImageMods):
+            for mod in read_mods(build.mods):
+                yield from (f"{key}: {problem}" for problem in mod.impossible())
+            return
         dockerfile = str(build_files(build)["Dockerfile"])
     except PlanError as error:
-        yield f"image.build: {error}"
+        yield from (f"{key}: {problem}" for problem in error.problems)
         return
     declared = {name: bool(default) for name, default in _ARGUMENT.findall(dockerfile)}
     if declared.pop(BASE, None) is None:
-        yield f"image.build: found no `ARG {BASE}` in {build.build}/Dockerfile; expected one"
+        yield f"{key}: found no `ARG {BASE}` in {build.build}/Dockerfile; expected one"
     for name in build.args:
         if is_secret(name):
             yield f"image.args.{name}: found a secret's name; expected no secret in a recipe"
@@ -115,28 +105,6 @@ def build_problems(build: ImageBuild | ImageMods) -> Iterator[str]:
     for name, has_default in declared.items():
         if not has_default and name not in build.args:
             yield f"image.args: found no {name}; expected it: {build.build}/Dockerfile needs it"
-
-
-def _mods_problems(build: ImageMods) -> Iterator[str]:
-    try:
-        mods = read_mods(build.mods)
-    except PlanError as error:
-        yield from (f"image.mods: {problem}" for problem in error.problems)
-        return
-    for mod in mods:
-        yield from (f"image.mods: {problem}" for problem in impossible(mod))
-
-
-def disk(build: ImageBuild | ImageMods | None) -> int:
-    """Return the bytes of disk that a build takes besides its base; 0 of none."""
-    if build is None:
-        return 0
-    return MODS_DISK if isinstance(build, ImageMods) else DISK
-
-
-def repository_of(build: ImageBuild | ImageMods) -> str:
-    """Return the name, without a tag, of what a build makes."""
-    return f"sparkwright/{'mods' if isinstance(build, ImageMods) else build.build}"
 
 
 def build_name(build: ImageBuild | ImageMods, base_digest: str) -> str:
@@ -149,4 +117,4 @@ def build_name(build: ImageBuild | ImageMods, base_digest: str) -> str:
     else:
         inputs = [build_files(build), base_digest, build.args]
     digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
-    return f"{repository_of(build)}:{digest[:12]}"
+    return f"{build.repository}:{digest[:12]}"

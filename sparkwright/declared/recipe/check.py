@@ -5,24 +5,29 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from sparkwright.common.hardware import HARDWARE
-from sparkwright.common.schema import NAME, NAME_RULE, nearest, shown
-from sparkwright.declared.recipe import engine_log, options, vllm_names
+from sparkwright.common.schema import NAME, NAME_RULE, nearest, shown, unknown
+from sparkwright.declared.recipe import options, vllm_names
 from sparkwright.declared.recipe.build import build_problems
-from sparkwright.declared.recipe.recipe import EngineSettings, Recipe
-from sparkwright.declared.recipe.values import OWN_ARGUMENTS, OWN_ENVIRONMENT, REFERENCE
+from sparkwright.declared.recipe.recipe import BySparks, EngineSettings, Recipe
+from sparkwright.declared.recipe.values import (
+    LOG_LEVEL,
+    OWN_ARGUMENTS,
+    OWN_ENVIRONMENT,
+    REFERENCE,
+)
 from sparkwright.declared.recipe.vllm_names import is_secret, normal
 from sparkwright.declared.recipe.workloads import EXPECTED, METRICS
 
 _DRAFTER_SIZE = "draft_tensor_parallel_size"
+# Levels that show the phases of a start.
+_SHOWING_START = ("debug", "info", "trace")
 
 
 def problems(recipe: Recipe) -> Iterator[str]:
     """Yield the faults, as ``KEY: found X; expected Y``."""
     if not NAME.fullmatch(recipe.name):
         yield f"found the name {recipe.name!r}; expected {NAME_RULE}"
-    for hardware in recipe.hardware:
-        if hardware not in HARDWARE:
-            yield f"hardware: found {hardware}; {nearest(hardware, HARDWARE)}"
+    yield from unknown("hardware", recipe.hardware, HARDWARE)
     if len({HARDWARE[name].arch for name in recipe.hardware if name in HARDWARE} - {None}) > 1:
         yield (
             f"hardware: found {', '.join(recipe.hardware)}; expected hardware classes with the "
@@ -49,8 +54,11 @@ def problems(recipe: Recipe) -> Iterator[str]:
     known = vllm_names.options(recipe.release)
     yield from _setting_problems("", recipe, recipe.checkpoints, known)
     yield from _adapter_problems(recipe)
-    yield from _figure_problems("", recipe.expected)
-    yield from _unjudged_problems(recipe)
+    if recipe.unjudged and not recipe.judged_by:
+        yield "unjudged: found it without judged_by; expected the release that cannot judge them"
+    every = [recipe, *recipe.by_sparks.values()]
+    set_ = {name for each in every for name in (*each.args, *each.env)}
+    yield from unknown("unjudged", recipe.unjudged, set_)
     yield from _answer_problems(recipe)
     yield from _drafter_problems(recipe)
     counts = [str(count) for count in recipe.sparks]
@@ -59,17 +67,6 @@ def problems(recipe: Recipe) -> Iterator[str]:
             expected = " or ".join(counts)
             yield f"by_sparks.{count}: found {count}; expected {expected}, which `sparks` lists"
         yield from _setting_problems(f"by_sparks.{count}.", difference, recipe.checkpoints, known)
-        yield from _figure_problems(f"by_sparks.{count}.", difference.expected or {})
-
-
-def _unjudged_problems(recipe: Recipe) -> Iterator[str]:
-    if recipe.unjudged and not recipe.judged_by:
-        yield "unjudged: found it without judged_by; expected the release that cannot judge them"
-    settings = [recipe, *recipe.by_sparks.values()]
-    set_ = {name for each in settings for name in (*each.args, *each.env)}
-    for name in recipe.unjudged:
-        if name not in set_:
-            yield f"unjudged: found {name}; {nearest(name, set_)}"
 
 
 def _drafter_problems(recipe: Recipe) -> Iterator[str]:
@@ -97,14 +94,15 @@ def _answer_problems(recipe: Recipe) -> Iterator[str]:
 
 
 def _setting_problems(
-    where: str, settings: EngineSettings, checkpoints: Collection[str], known: Collection[str]
+    where: str, settings: Recipe | BySparks, checkpoints: Collection[str], known: Collection[str]
 ) -> Iterator[str]:
+    names = {*known, *OWN_ARGUMENTS}
     for option in settings.args:
-        if names := _expansions(option, known):
-            yield (
-                f"{where}args.{option}: found an abbreviated option, which vLLM would expand; "
-                f"{nearest(option, names)}"
-            )
+        # argparse takes the beginning of a name for the whole.
+        longer = [each for each in names if each.startswith(normal(option))]
+        if longer and normal(option) not in names:
+            found = "found an abbreviated option, which vLLM would expand"
+            yield f"{where}args.{option}: {found}; {nearest(option, longer)}"
     kinds = (("args", settings.args, OWN_ARGUMENTS), ("env", settings.env, OWN_ENVIRONMENT))
     for kind, values, own in kinds:
         for key, value in values.items():
@@ -118,23 +116,34 @@ def _setting_problems(
                     expected = nearest(reference, checkpoints)
                     yield f"{at}: found ${{{reference}}}, which is no checkpoint; {expected}"
     wrong = [f"args.{problem}" for problem in options.problems(settings.args)]
-    for problem in wrong or engine_log.problems(settings):
-        yield f"{where}{problem}"
+    yield from (f"{where}{problem}" for problem in wrong or _log_problems(settings))
+    yield from _figure_problems(where, settings.expected or {})
 
 
-_ADAPTERS = ("lora-modules", "default-mm-loras")
+def _log_problems(settings: EngineSettings) -> Iterator[str]:
+    """Yield the settings that would hide a start from the run that waits for it."""
+    level, uvicorn = settings.env.get(LOG_LEVEL, "INFO"), settings.options.uvicorn_log_level
+    remedy = (
+        "remove it: it hides the start from the run and the doctor. To log less while serving, "
+        'set log_level = "WARNING" in the group data'
+    )
+    if level.lower() not in _SHOWING_START:
+        yield f"env.{LOG_LEVEL}: found {level}; {remedy}"
+    if uvicorn.lower() not in _SHOWING_START:
+        yield f"args.uvicorn-log-level: found {shown(uvicorn)}; {remedy}"
+    if settings.env.get("VLLM_CONFIGURE_LOGGING", "1") == "0":
+        yield f"env.VLLM_CONFIGURE_LOGGING: found 0; {remedy}"
 
 
 def _adapter_problems(recipe: Recipe) -> Iterator[str]:
     """Yield what is wrong with LoRA adapters: each has to be a checkpoint that the lock pins."""
     for count, difference in recipe.by_sparks.items():
-        for option in _ADAPTERS:
-            if option in difference.args:
-                yield (
-                    f"by_sparks.{count}.args.{option}: found adapters; expected them in the "
-                    "recipe's own args: names of models do not depend on the number of Sparks"
-                )
-    if any(True for _ in options.problems(recipe.args)):
+        for option in sorted({"lora-modules", "default-mm-loras"} & difference.args.keys()):
+            yield (
+                f"by_sparks.{count}.args.{option}: found adapters; expected them in the "
+                "recipe's own args: names of models do not depend on the number of Sparks"
+            )
+    if any(options.problems(recipe.args)):
         return
     adapters = recipe.options.lora_modules
     if adapters and not recipe.options.enable_lora:
@@ -161,13 +170,6 @@ def _adapter_problems(recipe: Recipe) -> Iterator[str]:
             yield f"{at}: found the base model {shown(adapter.base)}; {base}"
 
 
-def _expansions(option: str, known: Collection[str]) -> list[str]:
-    """Return the options that argparse may expand a name to; none if it is an option itself."""
-    name = normal(option)
-    names = {*known, *OWN_ARGUMENTS}
-    return [] if name in names else [each for each in names if each.startswith(name)]
-
-
 def _figure_problems(where: str, figures: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
     for workload, values in figures.items():
         if workload not in EXPECTED:
@@ -176,7 +178,7 @@ def _figure_problems(where: str, figures: Mapping[str, Mapping[str, float]]) -> 
         for metric in values:
             if metric not in METRICS:
                 known = nearest(metric, METRICS)
-                yield (f"{where}expected.{workload}.{metric}: found an unknown figure; {known}")
+                yield f"{where}expected.{workload}.{metric}: found an unknown figure; {known}"
 
 
 def _references(value: object) -> Iterator[str]:

@@ -5,72 +5,33 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sparkwright.common import yaml
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
-from sparkwright.common.local_file import content_of
-from sparkwright.declared.recipe.loader import OWN_RECIPES, checked, load_recipe, recipe_names
+from sparkwright.common.local_file import content_of, write_file
+from sparkwright.declared.recipe.loader import OWN_RECIPES, load_recipe, recipe_names
 from sparkwright.declared.recipe.mods import OWN_MODS, ModFolder, read_mods
-from sparkwright.declared.recipe.published.draft import NotForUs, Translated
-from sparkwright.declared.recipe.published.sources import (
-    Checkout,
-    Published,
-    checkout_of,
-    entries,
-    find,
-)
+from sparkwright.declared.recipe.published.document import NotForUs
+from sparkwright.declared.recipe.published.sources import Checkout, checkout_of, entries, find
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.declared.recipe.trust import needs
 
 # Where sparkrun looks for mods that a registry lacks (spark-arena/sparkrun, core/mods.py).
 _MODS_OF_ALL = "eugr"
-_LONG = ("args", "env")
 _HEAD = "# Written by `sparkwright recipes import`, of the file that `source` names.\n"
-
-
-@dataclass(frozen=True)
-class Imported:
-    """A recipe of the site, the files and folders of mods written for it, and remarks on it."""
-
-    recipe: Recipe
-    files: Sequence[Path]
-    remarks: Sequence[str] = ()
-
-
-def read(entry: Published) -> tuple[Recipe, Translated]:
-    """Return a published recipe as one of ours."""
-    translated = entry.translated()
-    try:
-        return checked(translated.data, translated.path), translated
-    except PlanError as error:
-        raise PlanError(*(placed(each, translated) for each in error.problems)) from None
-
-
-def placed(problem: str, translated: Translated) -> str:
-    """Put the line of a published recipe into ``FILE: KEY: …``, a problem with a key of ours."""
-    start = f"{translated.path}: "
-    if not problem.startswith(start):
-        return problem
-    text = problem.removeprefix(start)
-    key = text.partition(": ")[0].removeprefix("by_sparks.1.").removeprefix("by_sparks.2.")
-    fitting = [each for each in translated.lines if f"{key}.".startswith(f"{each}.")]
-    line = translated.lines[max(fitting, key=len)] if fitting else 1
-    return f"{translated.path}:{line}: {text}"
 
 
 def listing(source: str) -> Iterator[str]:
     """Yield a line for each recipe of a source that is for Sparks, and one for all others."""
     with ExitStack() as open_:
         checkout, mods = _opened(source, open_)
-        yield f"{checkout.url}{f' at {checkout.commit}' if checkout.commit else ''}"
+        yield str(checkout)
         others: Counter[str] = Counter()
         for entry in entries(checkout, [*mods]):
             try:
-                recipe, _ = read(entry)
+                recipe = entry.translated().recipe
             except NotForUs as error:
                 others[error.reason] += 1
             except PlanError as error:
@@ -85,28 +46,28 @@ def listing(source: str) -> Iterator[str]:
             yield f"for others: {reasons}"
 
 
-def import_recipe(source: str, name: str, *, replace: bool = False) -> Imported:
-    """Write a published recipe, and its mods, into the folder of the site."""
+def import_recipe(source: str, name: str, *, replace: bool = False) -> list[str]:
+    """Write a published recipe, and its mods, into the folder of the site; return what to say."""
     with ExitStack() as open_:
         checkout, others = _opened(source, open_)
-        entry = find(checkout, name, [*others])
-        loaded, translated = read(entry)
-        data = {key: value for key, value in translated.data.items() if key != "name"}
+        translated = find(checkout, name, [*others]).translated()
+        name = translated.recipe.name
+        data = {key: each for key, each in translated.data.items() if each and key != "name"}
         mods = translated.mods
         if mods:
             data["image"]["mods"] = [_mod_name(mod) for mod in mods]
         for folder in others:
             if names := [mod.name for mod in mods if mod.path.is_relative_to(folder)]:
                 data["source"] += f" Mods {', '.join(names)}: {_MODS_OF_ALL} at {others[folder]}."
-        text = _HEAD + _text(data)
-        path = OWN_RECIPES / f"{loaded.name}.yaml"
+        text = _HEAD + yaml.dump(data)
+        path = OWN_RECIPES / f"{name}.yaml"
         try:
             old = content_of(path).decode() if path.exists() else None
         except (OSError, ValueError):
             raise PlanError(f"{path}: cannot be read; expected a recipe, or no file") from None
-        if old is None and loaded.name in recipe_names():
+        if old is None and name in recipe_names():
             raise PlanError(
-                f"{path}: found {loaded.name} among the recipes that come with Sparkwright; "
+                f"{path}: found {name} among the recipes that come with Sparkwright; "
                 "expected another name: a site's own recipe would take its place everywhere"
             )
         if old not in (None, text) and not replace:
@@ -116,11 +77,10 @@ def import_recipe(source: str, name: str, *, replace: bool = False) -> Imported:
             )
         written = [*filter(None, map(_write_mod, mods))]
         if old != text:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            write_file(path, text)
             written.append(path)
         remarks = [_short(remark, checkout) for remark in translated.remarks]
-        return Imported(load_recipe(loaded.name), written, remarks)
+        return [*_report(load_recipe(name), written, remarks)]
 
 
 def _opened(source: str, open_: ExitStack) -> tuple[Checkout, dict[Path, str | None]]:
@@ -164,31 +124,13 @@ def _write_mod(mod: ModFolder) -> Path | None:
     return folder
 
 
-def _text(data: dict[str, Any]) -> str:
-    """Return the YAML: a line for each option and variable; the rest as short as ours have it."""
-    checkpoints = {
-        name: {key: value for key, value in checkpoint.items() if value is not None}
-        for name, checkpoint in data["checkpoints"].items()
-    }
-    return "".join(
-        yaml.dump(
-            {key: value},
-            default_flow_style=[None, False][key in _LONG or not isinstance(value, dict | list)],
-        )
-        for key, value in {**data, "checkpoints": checkpoints}.items()
-        if value
-    )
-
-
 def _short(problem: str, checkout: Checkout) -> str:
     return problem.removeprefix(f"{checkout.root}/")
 
 
-def show(entry: Imported) -> Iterator[str]:
-    """Yield what a person is told of a recipe that became the site's."""
-    recipe = entry.recipe
-    yield from (f"{path}: written" for path in entry.files)
-    if not entry.files:
+def _report(recipe: Recipe, written: Sequence[Path], remarks: Sequence[str]) -> Iterator[str]:
+    yield from (f"{path}: written" for path in written)
+    if not written:
         yield f"{OWN_RECIPES / recipe.name}.yaml: is there already"
     sparks = " or ".join(map(str, recipe.sparks))
     judged = f", judged by {recipe.judged_by}" if recipe.judged_by else ""
@@ -199,6 +141,6 @@ def show(entry: Imported) -> Iterator[str]:
         for need in needs(recipe.for_sparks(recipe.sparks[0])):
             yield f"    {need.name}: {need.danger}"
             yield from (f"      {line}" for line in need.details)
-    yield from (f"  know: {remark}" for remark in entry.remarks)
+    yield from (f"  know: {remark}" for remark in remarks)
     yield f"  judged by vLLM {recipe.judge}: the names of options. Only the image judges values"
     yield f"  read it, and what it would run: {next_line('recipes command', recipe.name)}"

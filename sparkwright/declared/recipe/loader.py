@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ OWN_RECIPES = Path("files", "recipes")
 # The mappings that a recipe merges with those of the recipe that it extends.
 _MERGED = ("args", "env", "checkpoints", "by_sparks")
 # The keys that a recipe does not take over from it.
-_OWN = ("extends", "description", "source", "proven", "memory", "expected")
+_OWN = ("description", "source", "proven", "expected")
 
 # Keys of ours, one of which each file has; and keys of other projects'.
 _OURS = {"extends", "checkpoints", "sparks"}
@@ -53,7 +52,7 @@ def load_recipe(name: str) -> Recipe:
     with lines_of(path):
         data = _read_file(path)
         if "extends" in data:
-            data = _extended(path, data, data["extends"])
+            data = _extended(path, data, data.pop("extends"))
         return checked({"name": path.stem, **data}, path)
 
 
@@ -86,8 +85,8 @@ def _read_file(path: Path) -> dict[str, Any]:
             f"`{next_line('recipes import')} {path.parent} {path.stem}` makes it one"
         )
     if "name" in data:
-        name = shown(data["name"])
-        raise PlanError(f"{path}: name: found {name}; expected no such key: the file has the name")
+        found = f"found {shown(data['name'])}; expected no such key: the file has the name"
+        raise PlanError(f"{path}: name: {found}")
     return data
 
 
@@ -101,21 +100,15 @@ def _extended(path: Path, data: dict[str, Any], base: object) -> dict[str, Any]:
         raise PlanError(f"{path}: extends: found {shown(base)}; {expected}")
     extended = _read_file(recipe_file(str(base)))
     if "extends" in extended:
-        raise PlanError(
-            f"{path}: extends: found {base}, which extends {extended['extends']}; expected a "
-            "recipe that stands on its own"
-        )
+        found = f"found {base}, which extends {extended['extends']}"
+        raise PlanError(f"{path}: extends: {found}; expected a recipe that stands on its own")
     result = {key: value for key, value in extended.items() if key not in _OWN}
     for key, value in data.items():
         old = result.get(key)
         if key in _MERGED and isinstance(old, dict) and isinstance(value, dict):
-            result[key] = _merged(old, value)
-        elif key != "extends":
+            # YAML reads the key 2 as a number; null removes a key.
+            merged = {str(name): each for kind in (old, value) for name, each in kind.items()}
+            result[key] = {name: each for name, each in merged.items() if each is not None}
+        else:
             result[key] = value
     return result
-
-
-def _merged(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> dict[str, Any]:
-    """Merge two mappings; null in the new one removes a key. YAML reads the key 2 as a number."""
-    values = {str(key): value for mapping in (old, new) for key, value in mapping.items()}
-    return {key: value for key, value in values.items() if value is not None}

@@ -1,6 +1,6 @@
 """vLLM's options that this project decides by, read as vLLM reads its command line.
 
-Everything that depends on a recipe's ``args`` reads them by `options`: the memory plan, the
+Everything that depends on a recipe's ``args`` reads them by `Options`: the memory plan, the
 supervisor's patience, the gateway, the rules. What vLLM would refuse is refused when the recipe is
 loaded, and each option has one spelling.
 """
@@ -41,8 +41,7 @@ _SHORT_DRAFT = {
 
 
 def _digits(value: object, least: int = 0, most: int = MOST) -> int | None:
-    """Read what Python's int() reads of the word that the command line has; None if it is none, or
-    beyond the bounds."""
+    """Read what Python's int() reads of a word; None if it is none, or beyond the bounds."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     word = str(value).strip()
@@ -83,7 +82,7 @@ def _mapping(value: object) -> dict[str, Any] | None:
     """Read JSON as the command line has it; vLLM takes either sign between the words of a key."""
     try:
         mapping = json.loads(value) if isinstance(value, str) else value
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(mapping, dict):
         return None
@@ -94,13 +93,7 @@ _IN_CHECKPOINT = re.compile(r"\$\{([^}]+)\}(?:/[A-Za-z0-9_-][\w.-]*)*", re.ASCII
 
 
 class Adapter(BaseModel):
-    """A LoRA adapter that the engine loads when it starts, and serves under a name of its own.
-
-    Attributes:
-        name: What clients ask for.
-        path: ``${checkpoint}``, or a folder in one.
-        base: The name of the model that it changes, if it is given.
-    """
+    """A LoRA adapter that the engine loads when it starts, and serves under a name of its own."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
@@ -119,20 +112,18 @@ class Adapter(BaseModel):
 
 def _adapters(value: object) -> tuple[Adapter, ...] | None:
     """Read the words of lora-modules (LoRAParserAction of vLLM's cli_args.py)."""
-    items = value if isinstance(value, list) else [value]
+    found: list[Adapter] = []
     try:
-        return tuple(map(_adapter, items))
-    except (ValueError, TypeError):
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, str) and "=" in item and "," not in item:
+                name, _, path = item.partition("=")
+                found.append(Adapter(name=name, path=path))
+            else:
+                data = json.loads(item) if isinstance(item, str) else item
+                found.append(Adapter.model_validate(data))
+    except (ValueError, RecursionError):
         return None
-
-
-def _adapter(item: object) -> Adapter:
-    if isinstance(item, str):
-        if "=" in item and "," not in item:
-            name, _, path = item.partition("=")
-            return Adapter.model_validate({"name": name, "path": path})
-        item = json.loads(item)
-    return Adapter.model_validate(item)
+    return tuple(found)
 
 
 def _draft(draft: dict[str, Any]) -> dict[str, Any]:
@@ -190,29 +181,21 @@ Draft = Annotated[Mapped, AfterValidator(_draft)]
 
 
 class Options(BaseModel):
-    """The values in a recipe's ``args``; None where vLLM's default applies.
-
-    Attributes:
-        max_model_len: Tokens of the longest request; `AUTO` = as many as fit.
-        max_num_seqs: Requests that run at once, at the most.
-        max_num_batched_tokens: Tokens of one step, at the most.
-        gpu_memory_utilization: Share of the memory that vLLM takes.
-        kv_cache_memory_bytes: Bytes of the KV cache; then the share does not size it.
-        shutdown_timeout: Seconds that running requests get at a stop.
-        lora_modules: Adapters that the engine loads when it starts.
-        draft: What drafts tokens, from ``speculative-config`` and its short forms; empty = nothing.
-    """
+    """The values in a recipe's ``args``; None where vLLM's default applies."""
 
     model_config = ConfigDict(
         frozen=True, extra="ignore", alias_generator=lambda name: name.replace("_", "-")
     )
 
+    # AUTO: as many tokens as fit.
     max_model_len: Length | None = None
     max_num_seqs: Count | None = None
     max_num_batched_tokens: Human | None = None
     gpu_memory_utilization: Share | None = None
+    # With it, the share of memory does not size the KV cache.
     kv_cache_memory_bytes: Human | None = None
     max_cudagraph_capture_size: Whole | None = None
+    # Seconds that running requests get at a stop.
     shutdown_timeout: Drain = 0
     enforce_eager: Flag = False
     enable_lora: Flag = False
@@ -238,10 +221,10 @@ class Options(BaseModel):
 
     @property
     def draft(self) -> dict[str, Any]:
-        """The drafting settings: --spec-method and its like each set one key of them."""
-        given = self.model_dump(by_alias=True, include={"spec_method", "spec_model", "spec_tokens"})
-        short = {_SHORT_DRAFT[name]: value for name, value in given.items() if value is not None}
-        return {**(self.speculative_config or {}), **short}
+        """What drafts tokens: --spec-method and its like each set one key; empty = nothing."""
+        given = {key: getattr(self, short.replace("-", "_")) for short, key in _SHORT_DRAFT.items()}
+        short = {key: value for key, value in given.items() if value is not None}
+        return (self.speculative_config or {}) | short
 
     @property
     def drafted(self) -> int:
@@ -270,15 +253,6 @@ class Options(BaseModel):
         return "pieces" if mode == "PIECEWISE" else "steps"
 
 
-def options(args: Mapping[str, Any]) -> Options:
-    """Read a recipe's ``args``.
-
-    Raises:
-        ValueError: vLLM would refuse a value; `problems` names it.
-    """
-    return Options.model_validate(args)
-
-
 def problems(args: Mapping[str, Any]) -> Iterator[str]:
     """Yield what vLLM would refuse of a recipe's ``args``, as ``KEY: found X; expected Y``."""
     for name, value in args.items():
@@ -289,7 +263,7 @@ def problems(args: Mapping[str, Any]) -> Iterator[str]:
                 f"{json.dumps(value is False)}"
             )
     try:
-        read = options(args)
+        read = Options.model_validate(args)
     except ValidationError as error:
         for detail in error.errors():
             expected = detail["msg"].removeprefix("Value error, ")

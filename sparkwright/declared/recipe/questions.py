@@ -8,15 +8,17 @@ from typing import Any
 from sparkwright.common.part import read_json
 from sparkwright.declared.recipe.recipe import Answers
 
+# What was asked, and the keys of the number in its answer that proves it.
+_PROOFS: dict[Answers, tuple[str | int, ...]] = {
+    "chat": ("a completion of one token", "usage", "completion_tokens"),
+    "embeddings": ("a request of /v1/embeddings", "data", 0, "embedding", 0),
+    "scores": ("a request of /v1/rerank", "results", 0, "relevance_score"),
+}
+
 
 @dataclass(frozen=True)
 class Question:
-    """A request.
-
-    Attributes:
-        path: Of the endpoint.
-        body: What is posted there.
-    """
+    """What is posted to a path."""
 
     path: str
     body: dict[str, Any]
@@ -46,16 +48,12 @@ def example(answers: Answers, model: str) -> Question:
 
 def problem(answers: Answers, answer: str) -> str | None:
     """Return why the answer to the shortest request proves nothing; None if it does."""
-    shown = answer[:300] or "no answer"
-    if answers == "chat":
-        tokens = _number(answer, "usage", "completion_tokens")
-        if tokens is None:
-            return f"a completion of one token gave: {shown}"
-        return None if tokens >= 1 else "a completion of one token came back without a token"
-    embedding: tuple[str | int, ...] = ("data", 0, "embedding", 0)
-    keys = embedding if answers == "embeddings" else ("results", 0, "relevance_score")
-    if _number(answer, *keys) is None:
-        return f"a request of {shortest(answers, '').path} gave: {shown}"
+    asked, *keys = _PROOFS[answers]
+    number = _number(answer, *keys)
+    if number is None:
+        return f"{asked} gave: {answer[:300] or 'no answer'}"
+    if answers == "chat" and number < 1:
+        return f"{asked} came back without a token"
     return None
 
 

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import Model, Text, satisfying
-from sparkwright.declared.recipe.options import Options, options
-from sparkwright.declared.recipe.values import (
-    RELEASE,
-    Argument,
-    FilePattern,
-    Folder,
-    ImageBuild,
-    ImageMods,
-    ImageOrBuild,
-    Option,
-    Release,
-    Repository,
-    Revision,
-    Variable,
-)
+from sparkwright.declared.recipe import values
+from sparkwright.declared.recipe.options import Options
+from sparkwright.declared.recipe.vllm_names import number
 
 # Seconds before the end of vLLM's own drain at which a stop cuts off requests in flight.
 BREAK_OFF = 2
@@ -32,6 +21,17 @@ BREAK_OFF = 2
 # tokens of a step (EngineArgs.get_batch_defaults).
 _CONTEXT, _BATCH = 262_144, 8192
 _DAY = 86_400
+# WARNING leaves out what a serving engine logs for ever: a line for each request, and every ten
+# seconds its speeds, which /metrics has as well. vLLM's own level WARNING would hide the phases of
+# a start from the run that waits for it, and from the doctor half of the lines that it knows.
+_LEVELS: dict[str, dict[str, dict[str, Any]]] = {
+    "DEBUG": {"env": {values.LOG_LEVEL: "DEBUG"}},
+    "INFO": {},
+    "WARNING": {
+        "args": {"disable-uvicorn-access-log": True},
+        "env": {"VLLM_LOG_STATS_INTERVAL": "3600"},
+    },
+}
 _UNTIL = "seconds until it must answer, a whole number from 1 to 86400, a day"
 
 # The first release that caches prefixes of models with linear attention by default, in
@@ -42,23 +42,16 @@ _PREFIX_CACHING = (0, 28)
 UNKNOWN_VLLM = "its image's own"
 
 
-def _day(value: object) -> object:
-    try:
-        return date.fromisoformat(value) if isinstance(value, str) else value
-    except ValueError:
-        return value
-
-
 class Checkpoint(Model):
     """A repository on the hub, and the folder below the root that holds it on a Spark."""
 
-    repo: Repository = Field(description="OWNER/NAME, as on the hub")
-    revision: Revision = Field(default="main", description="a branch, tag or commit")
-    folder: Folder = Field(description="one folder name, such as qwen36-nvfp4")
-    not_before: Annotated[date | None, BeforeValidator(_day)] = Field(
+    repo: values.Repository = Field(description="OWNER/NAME, as on the hub")
+    revision: values.Revision = Field(default="main", description="a branch, tag or commit")
+    folder: values.Folder = Field(description="one folder name, such as qwen36-nvfp4")
+    not_before: Annotated[date, Field(strict=False)] | None = Field(
         default=None, description="a date such as 2026-04-19; an older commit is refused"
     )
-    files: list[FilePattern] | None = Field(
+    files: list[values.FilePattern] | None = Field(
         default=None,
         min_length=1,
         max_length=64,
@@ -80,32 +73,20 @@ Figures = Annotated[
 Prose = Annotated[str, satisfying(lambda text: text.replace("\n", "").isprintable())]
 
 
-class Memory(Model):
-    """The memory figures that a recipe's source saw, to hold the memory plan against."""
-
-    weights_gib: float | None = Field(default=None, gt=0, description="GiB of weights")
-    kv_cache_gib: float | None = Field(default=None, gt=0, description="GiB of KV cache")
-    kv_cache_tokens: int | None = Field(default=None, gt=0, description="tokens, as vLLM logs them")
-    concurrency: float | None = Field(
-        default=None, gt=0, description="requests of max-model-len at once, as vLLM logs them"
-    )
-    total_gib: float | None = Field(default=None, gt=0, description="GiB in use while serving")
-
-
 class EngineSettings(Model):
     """The command line and environment of vLLM."""
 
-    args: dict[Option, Argument] = Field(
+    args: dict[values.Option, values.Argument] = Field(
         default_factory=dict, description="a mapping of vLLM's options, without dashes"
     )
-    env: dict[Variable, Text] = Field(
+    env: dict[values.Variable, Text] = Field(
         default_factory=dict, description="text in quotes (variables are strings)"
     )
 
     @property
     def options(self) -> Options:
         """The options in ``args``, as vLLM reads them."""
-        return options(self.args)
+        return Options.model_validate(self.args)
 
 
 class BySparks(EngineSettings):
@@ -128,7 +109,7 @@ class Recipe(EngineSettings):
     source: Prose = Field(description="where its settings come from, in printable text")
     proven: Prose = Field(description="who has seen it run, and where, in printable text")
     vllm: Text = Field(min_length=1, description="the vLLM version in the image, such as '0.33.0'")
-    judged_by: Release | None = Field(
+    judged_by: values.Release | None = Field(
         default=None, description="the nearest release of vLLM, such as 0.20.2"
     )
     unjudged: list[Text] = Field(
@@ -144,7 +125,7 @@ class Recipe(EngineSettings):
     sparks: list[int] = Field(
         min_length=1, description="a list of Spark counts, such as [1] or [1, 2]"
     )
-    image: ImageOrBuild = Field(
+    image: values.ImageOrBuild = Field(
         description="an image with a tag or digest, such as example.org/name:1.0, or {build: …}, "
         "or {base: …, mods: […]}"
     )
@@ -163,11 +144,10 @@ class Recipe(EngineSettings):
         description="a mapping of Spark counts to what differs, such as 2: {args: {…}, env: {…}}",
     )
     start_timeout: int = Field(ge=1, le=_DAY, description=_UNTIL)
-    memory: Memory = Field(default_factory=Memory, description="a mapping of the source's figures")
     expected: Figures = Field(default_factory=dict)
 
     @property
-    def build(self) -> ImageBuild | ImageMods | None:
+    def build(self) -> values.ImageBuild | values.ImageMods | None:
         """How the Spark makes the image; None: it is pulled as it is."""
         return None if isinstance(self.image, str) else self.image
 
@@ -187,9 +167,8 @@ class Recipe(EngineSettings):
 
         A judge of an image whose vLLM is unknown is an estimate, by which nothing is refused.
         """
-        if self.vllm == UNKNOWN_VLLM:
-            return None
-        return tuple(map(int, self.judge.split("."))) if RELEASE.fullmatch(self.judge) else None
+        known = self.vllm != UNKNOWN_VLLM and values.RELEASE.fullmatch(self.judge)
+        return number(self.judge) if known else None
 
     @property
     def caches_prefixes(self) -> bool:
@@ -199,10 +178,7 @@ class Recipe(EngineSettings):
 
     @property
     def models(self) -> dict[str, str]:
-        """The repository behind each name that clients can ask for: the model's, or an adapter's.
-
-        Adapters are loaded when the engine starts; each is a checkpoint of the recipe.
-        """
+        """The repository behind each name that clients can ask for, adapters' included."""
         adapters = {
             adapter.name: self.checkpoints[adapter.checkpoint].repo
             for adapter in self.options.lora_modules
@@ -245,11 +221,7 @@ class Recipe(EngineSettings):
         return min(self.sparks) if count is None else count
 
     def for_sparks(self, count: int) -> Recipe:
-        """Return the recipe as it is for one number of Sparks.
-
-        Returns:
-            The recipe with the values of ``by_sparks`` for that number, and no ``by_sparks``.
-        """
+        """Return the recipe with the values of ``by_sparks`` for a number, and no ``by_sparks``."""
         own = self.by_sparks.get(str(count), BySparks())
         changes = {
             "args": self.args | own.args,
@@ -259,3 +231,14 @@ class Recipe(EngineSettings):
             "by_sparks": {},
         }
         return self.model_copy(update=changes)
+
+    def at_level(self, level: str) -> Recipe:
+        """Return the recipe with an engine that logs as `log_level` of the group data says."""
+        changes = {kind: getattr(self, kind) | added for kind, added in _LEVELS[level].items()}
+        return self.model_copy(update=changes)
+
+    def from_domains(self, domains: Sequence[str]) -> Recipe:
+        """Return the recipe with an engine that fetches media from these hosts only."""
+        if not domains:
+            return self
+        return self.model_copy(update={"args": self.args | {values.DOMAINS: list(domains)}})

@@ -1,4 +1,4 @@
-"""Combinations of settings that are known not to work.
+"""What is known of combinations of settings, of checkpoints and of vLLM's releases.
 
 What vLLM itself refuses is not here: its own parser and configuration check read every recipe.
 vLLM accepts what these rules refuse, or fails only after minutes.
@@ -6,45 +6,32 @@ vLLM accepts what these rules refuse, or fails only after minutes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from datetime import date
+from functools import cache
+from pathlib import Path
+from typing import Any
 
+from sparkwright.common import yaml
 from sparkwright.common.errors import Finding, warning
 from sparkwright.common.schema import shown
 from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.declared.recipe.vllm_names import Release, number
 
 
 @dataclass(frozen=True)
 class OptionRule:
-    """A value of an option that does not work.
-
-    Attributes:
-        options: The vLLM option, without dashes; other names for the same setting follow it.
-        bad: Tells whether a recipe, as it is for one number of Sparks, breaks the rule.
-        expected: What should stand there, and why, with the source.
-        model: Part of the names of the repositories that it is about; empty = any.
-    """
+    """A value of an option, or of its other names, that does not work."""
 
     options: tuple[str, ...]
+    # Of a recipe as it is for one number of Sparks.
     bad: Callable[[Recipe], bool]
+    # What should stand there, and why, with the source.
     expected: str
+    # Part of the names of the repositories that it is about; empty = any.
     model: str = ""
-
-
-@dataclass(frozen=True)
-class Stale:
-    """A repository whose older commits must not be used.
-
-    Attributes:
-        repo: OWNER/NAME, as on the hub.
-        not_before: Day of the first good commit.
-        reason: What older ones do, with the source.
-    """
-
-    repo: str
-    not_before: date
-    reason: str
 
 
 def _fp8(recipe: Recipe) -> bool:
@@ -106,26 +93,23 @@ RULES = (
     ),
 )
 
-STALE = (
-    Stale(
-        "z-lab/Qwen3.6-35B-A3B-DFlash",
+# Repositories whose older commits must not be used: the day of the first good one, and the source.
+STALE = {
+    "z-lab/Qwen3.6-35B-A3B-DFlash": (
         date(2026, 4, 19),
         "older ones crash beyond 16,000 tokens (github.com/AEON-7/Qwen3.6-NVFP4-DFlash, README.md)",
     ),
-)
+}
 
 
 def problems(recipe: Recipe) -> Iterator[str]:
     """Yield what is known not to work, as ``KEY: found X; expected Y``."""
     for name, checkpoint in recipe.checkpoints.items():
-        for stale in STALE:
-            since = checkpoint.not_before
-            if checkpoint.repo == stale.repo and (since is None or since < stale.not_before):
-                yield (
-                    f"checkpoints.{name}.not_before: found {since or 'nothing'}; "
-                    f"expected {stale.not_before} or later: {stale.reason}"
-                )
-    broken = (problem for count in recipe.sparks for problem in _broken(recipe, str(count)))
+        good, reason = STALE.get(checkpoint.repo, (date.min, ""))
+        if (checkpoint.not_before or date.min) < good:
+            found = f"found {checkpoint.not_before or 'nothing'}; expected {good} or later"
+            yield f"checkpoints.{name}.not_before: {found}: {reason}"
+    broken = (problem for count in recipe.sparks for problem in _broken(recipe, count))
     yield from dict.fromkeys(broken)
 
 
@@ -143,14 +127,45 @@ def doubts(recipe: Recipe, trusted: Collection[str] = ()) -> Iterator[Finding]:
         )
 
 
-def _broken(recipe: Recipe, count: str) -> Iterator[str]:
+def _broken(recipe: Recipe, count: int) -> Iterator[str]:
     """Yield the objections of the rules to a recipe with one number of Sparks."""
-    merged = recipe.for_sparks(int(count))
-    repo = recipe.checkpoints["model"].repo.lower() if "model" in recipe.checkpoints else ""
-    own = recipe.by_sparks[count].args if count in recipe.by_sparks else {}
+    merged = recipe.for_sparks(count)
+    repo = recipe.checkpoints["model"].repo.lower()
+    own = recipe.by_sparks[str(count)].args if str(count) in recipe.by_sparks else {}
     for rule in RULES:
         if rule.model in repo and rule.bad(merged):
             option = next((each for each in rule.options if each in merged.args), rule.options[0])
             where = f"by_sparks.{count}." if option in own else ""
             found = shown(merged.args.get(option))
             yield f"{where}args.{option}: found {found}; expected {rule.expected}"
+
+
+@cache
+def advisories() -> tuple[dict[str, Any], ...]:
+    """Return the published advisories about releases of vLLM, as advisories.yaml has them."""
+    return tuple(yaml.load(Path(__file__).with_name("advisories.yaml"))["advisories"])
+
+
+def published_faults(recipe: Recipe) -> str | None:
+    """Return a sentence that names the advisories about a recipe's vLLM; None: there are none.
+
+    There are none where its ``vllm`` names no version. A build that is no release may lack the fix
+    of the release that it is nearest to.
+    """
+    match = re.search(r"\d+\.\d+\.\d+", recipe.vllm)
+    if match is None:
+        return None
+    version, is_release = number(match[0]), match[0] == recipe.vllm
+    found: dict[str, Release] = {}
+    for each in advisories():
+        first, fixed = number(each.get("first", "0")), number(each["fixed"])
+        if first <= version < fixed or (version == fixed and not is_release):
+            found[each["id"]] = fixed
+    if not found:
+        return None
+    newest = ".".join(map(str, max(found.values())))
+    return (
+        f"recipe {recipe.name} has vLLM {recipe.vllm}, of which faults are published: "
+        f"{', '.join(found)}. A recipe with {newest} or later has none of these; what each is: "
+        "docs/recipes.md"
+    )

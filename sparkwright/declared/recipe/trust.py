@@ -10,27 +10,23 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sparkwright.common import yaml
-from sparkwright.declared.recipe.mod_script import description
 from sparkwright.declared.recipe.mods import read_mods
 from sparkwright.declared.recipe.recipe import Recipe
-from sparkwright.declared.recipe.values import OWN_ENVIRONMENT, ImageMods
+from sparkwright.declared.recipe.values import LOG_LEVEL, OWN_ENVIRONMENT, ImageMods
 from sparkwright.declared.recipe.vllm_names import UNKNOWN, normal, options, table
 
 
 @dataclass(frozen=True)
 class Need:
-    """Something that a recipe sets and that only an inventory can allow.
+    """What a recipe sets at a key, and only `trusts` of an inventory can allow by this name.
 
-    Attributes:
-        name: The option or variable, as `trusts` names it.
-        key: Its place in the recipe, such as ``args.trust-remote-code``.
-        danger: What it lets the recipe do.
-        details: Lines for whoever is to allow it.
+    ``danger`` is what it lets the recipe do, and ``details`` are lines for whoever is to allow it.
     """
 
     name: str
@@ -101,20 +97,19 @@ _PLAIN: Mapping[str, Callable[[object], bool]] = {
     "speculative-config": _speculation,
     "spec-method": _method,
     "spec-model": _draft,
-    **dict.fromkeys(("VLLM_LOGGING_LEVEL", "log-level", "uvicorn-log-level"), _level),
+    **dict.fromkeys((LOG_LEVEL, "log-level", "uvicorn-log-level"), _level),
 }
 
 
 def needs(recipe: Recipe) -> Iterator[Need]:
     """Yield the settings of a recipe that only an inventory can allow."""
-    if isinstance(recipe.image, ImageMods):
-        for mod in read_mods(recipe.image.mods):
-            yield Need(mod.word, f"image.mods: {mod.name}", _MOD, tuple(description(mod)))
+    mods = read_mods(recipe.image.mods) if isinstance(recipe.image, ImageMods) else []
+    for mod in mods:
+        yield Need(mod.word, f"image.mods: {mod.name}", _MOD, tuple(mod.description()))
     existing = options(recipe.release)
-    has_mods = isinstance(recipe.image, ImageMods)
     for name, value in recipe.args.items():
         parsed = _parsed(value)
-        if has_mods and name in OF_MODS and _OWN_FILE.fullmatch(str(value)):
+        if mods and name in OF_MODS and _OWN_FILE.fullmatch(str(value)):
             continue
         if name not in existing:
             yield Need(name, f"args.{name}", UNKNOWN)
@@ -143,10 +138,8 @@ def _danger(name: str, value: object) -> str | None:
 def _parsed(value: object) -> object:
     """Parse text that holds JSON, as vLLM does."""
     if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
-        try:
+        with suppress(ValueError, RecursionError):
             return json.loads(value)
-        except (ValueError, RecursionError):
-            return value
     return value
 
 

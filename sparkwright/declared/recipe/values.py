@@ -6,12 +6,12 @@ import json
 import math
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from sparkwright.common.placed import folder_names
-from sparkwright.common.schema import Model, Text, matching
+from sparkwright.common.schema import Model, Text, matching, satisfying
 
 # The jobs whose orders are manifests/NAME@…
 _JOBS = ("image", "image-build", "switch")
@@ -22,6 +22,17 @@ FABRIC_ENVIRONMENT = (
     *("UCX_NET_DEVICES", "NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX"),
     *("NCCL_IGNORE_CPU_AFFINITY", "NCCL_DEBUG"),
 )
+
+LOG_LEVEL = "VLLM_LOGGING_LEVEL"
+
+# The domains from which an engine may fetch images, sounds and videos that a request names by URL.
+# vLLM fetches any address by default: a client with a key could make the Spark query its own
+# loopback, machines of the LAN and a pair's fabric. Media inside a request (`data:`) need none.
+DOMAINS = "allowed-media-domains"
+# An empty list means all domains to vLLM; this name never resolves (RFC 2606, section 2).
+NOWHERE = "media.invalid"
+# vLLM does not compare the target of a redirect with the list.
+NO_REDIRECTS = {"VLLM_MEDIA_URL_ALLOW_REDIRECTS": "0"}
 
 # Options and variables that follow from the inventory, the lock or the way the engine is run.
 OWN_ARGUMENTS = (
@@ -40,7 +51,6 @@ REFERENCE = re.compile(r"\$\{([^}]*)\}")
 
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
-_REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 _IMAGE = re.compile(
     r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
     r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|@sha256:[0-9a-f]{64})"
@@ -53,32 +63,20 @@ RELEASE = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 MOD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-def reserved_folders() -> list[str]:
-    """Return the names that weights cannot have in the root folder of a Spark."""
-    return [*folder_names(), *_JOBS]
-
-
 def _folder(value: str) -> str:
     if not _FOLDER.fullmatch(value):
         raise ValueError("one folder name of letters, digits, '.', '_' and '-', below the root")
-    reserved = reserved_folders()
+    reserved = (*folder_names(), *_JOBS)
     if value in reserved:
         raise ValueError(f"another folder than {', '.join(reserved)}, which are in use")
     return value
 
 
-def _argument(value: object) -> object:
-    """Accept what a command line or JSON can hold: no null alone, no date, no NaN."""
+def _is_argument(value: object) -> bool:
+    """Tell whether a command line or JSON can hold it: no null alone, no date, no NaN."""
     if isinstance(value, list):
-        fits = bool(value) and all(_is_scalar(item) for item in value)
-    else:
-        fits = _is_json(value) if isinstance(value, dict) else _is_scalar(value)
-    if not fits:
-        raise ValueError(
-            "true, false, a number, text on one line that does not start with '-', "
-            "a list of these, or a mapping"
-        )
-    return value
+        return bool(value) and all(map(_is_scalar, value))
+    return _is_json(value) if isinstance(value, dict) else _is_scalar(value)
 
 
 def _is_scalar(value: object) -> bool:
@@ -99,22 +97,26 @@ def _option(name: str) -> str:
     if _OPTION.fullmatch(name):
         return name
     meant = name.lower().replace("_", "-").lstrip("-")
-    rule = "xpected a long option of vLLM without its dashes"
-    raise ValueError(f"did you mean {meant!r}? E{rule}" if _OPTION.fullmatch(meant) else f"e{rule}")
+    begun = f"did you mean {meant!r}? Expected" if _OPTION.fullmatch(meant) else "expected"
+    raise ValueError(f"{begun} a long option of vLLM without its dashes")
 
 
-Argument = Annotated[Any, AfterValidator(_argument)]
-FilePattern = Annotated[
-    str,
-    matching(_PATTERN, "a path in the repository, with * and ? for any letters, such as *.json"),
+Argument = Annotated[
+    Any,
+    satisfying(
+        _is_argument,
+        "true, false, a number, text on one line that does not start with '-', a list of these, or "
+        "a mapping",
+    ),
 ]
+FilePattern = Annotated[str, matching(_PATTERN)]
 Folder = Annotated[str, AfterValidator(_folder)]
 Image = Annotated[
     str, matching(_IMAGE, "an image with a tag or digest, such as example.org/name:1.0")
 ]
 Option = Annotated[str, AfterValidator(_option)]
-Repository = Annotated[str, matching(REPOSITORY, "OWNER/NAME, as on the hub")]
-Revision = Annotated[str, matching(_REVISION, "a branch, tag or commit")]
+Repository = Annotated[str, matching(REPOSITORY)]
+Revision = Annotated[str, matching(re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*"))]
 Variable = Annotated[str, matching(_VARIABLE, "the name of an environment variable")]
 Release = Annotated[str, matching(RELEASE, "a release of vLLM, such as 0.28.0")]
 
@@ -122,33 +124,37 @@ Release = Annotated[str, matching(RELEASE, "a release of vLLM, such as 0.28.0")]
 class ImageBuild(Model):
     """An image that a Spark makes itself, of a folder below files/images."""
 
-    build: Annotated[str, matching(_OPTION, "a folder of files/images")] = Field(
-        description="a folder of files/images"
-    )
+    # Bytes of disk that a build takes besides its base: half is ccache's limit (10 GB in the
+    # Dockerfiles), half our estimate for source, objects and the result. Not measured.
+    disk: ClassVar = 20 * 10**9
+
+    build: Annotated[str, matching(_OPTION)] = Field(description="a folder of files/images")
     base: Image = Field(description="the image that it is built on, with a tag or digest")
     args: dict[Variable, Text] = Field(
         default_factory=dict, description="text in quotes, for the ARG lines of its Dockerfile"
     )
 
+    @property
+    def repository(self) -> str:
+        """The name, without a tag, of what it makes."""
+        return f"sparkwright/{self.build}"
 
-def _mod_kind(value: object) -> str:
-    return "<path>" if isinstance(value, Path) else "<name>"
 
-
-# YAML has no paths: only a reader of other projects' recipes, whose mods lie in a checkout, gives
-# one. A recipe of our own can name no folder but those of files/mods.
-Mod = Annotated[
-    Annotated[str, matching(MOD_NAME, "a folder of files/mods"), Tag("<name>")]
-    | Annotated[Path, Tag("<path>")],
-    Discriminator(_mod_kind),
-]
+def _is_mod(value: object) -> bool:
+    # YAML has no paths: only a reader of other projects' recipes, whose mods lie in a checkout,
+    # gives one.
+    return isinstance(value, Path) or (isinstance(value, str) and bool(MOD_NAME.fullmatch(value)))
 
 
 class ImageMods(Model):
     """An image that a Spark derives from another one: by mods, folders whose run.sh changes it."""
 
+    # Our estimate for another PyTorch with its CUDA libraries. Not measured.
+    disk: ClassVar = 10 * 10**9
+    repository: ClassVar = "sparkwright/mods"
+
     base: Image = Field(description="the image that the mods change, with a tag or digest")
-    mods: list[Mod] = Field(
+    mods: list[Annotated[Any, satisfying(_is_mod, "a folder of files/mods")]] = Field(
         min_length=1, description="a list of folders of files/mods, in the order of their use"
     )
     vllm: Release | None = Field(

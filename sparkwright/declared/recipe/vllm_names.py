@@ -34,16 +34,18 @@ Release = tuple[int, ...]
 
 @dataclass(frozen=True)
 class KnownName:
-    """The table's entry for a name.
+    """The first and the last release in the table that have a name, and what it lets a recipe do.
 
-    Attributes:
-        first, last: The first and the last release in the table that have it.
-        danger: What it lets a recipe do; None: nothing that needs trust.
+    ``danger`` is None for nothing that needs trust.
     """
 
     first: Release
     last: Release
     danger: str | None
+
+    def is_in(self, release: Release) -> bool:
+        """Tell whether a release has it."""
+        return self.first <= release <= self.last
 
 
 def normal(name: str) -> str:
@@ -58,7 +60,7 @@ def number(release: str) -> Release:
 
 @cache
 def table() -> dict[str, KnownName]:
-    """Return all names: options without their dashes, and variables."""
+    """Return all names: options without their dashes, and variables in capitals."""
     known: dict[str, KnownName] = {}
     for group in _content()["groups"]:
         danger = None if group["kind"] == "none" else KINDS[group["kind"]]
@@ -80,14 +82,8 @@ def options(release: Release | None) -> frozenset[str]:
     return frozenset(
         name
         for name, known in table().items()
-        if not is_variable(name)
-        and (everywhere or (release is not None and known.first <= release <= known.last))
+        if not name.isupper() and (everywhere or known.is_in(release or ()))
     )
-
-
-def is_variable(name: str) -> bool:
-    """Tell whether a name of the table is a variable's."""
-    return name.isupper()
 
 
 def is_secret(name: str) -> bool:

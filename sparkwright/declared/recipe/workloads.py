@@ -1,9 +1,8 @@
 """The workloads of the benchmark, by the tables of its sources, and the figures that it takes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from sparkwright.common import yaml
 from sparkwright.common.paths import HOST_FILES
@@ -50,9 +49,7 @@ class Workload:
         prompts: kinds that are sent in turn: stems of the files in `_FILES`, or `LONG`.
         output_tokens: the most tokens of an answer.
         requests: of each run.
-        concurrency: requests at once.
         temperature: 0 always takes the likeliest token.
-        input_tokens: length of a long prompt.
         whole: an answer goes on to `output_tokens`, even if the model would end it.
         fresh: each long prompt is another one, so that no cache holds any of it.
         runs: their labels; a cold run is one request whose prompt the warm ones repeat.
@@ -60,7 +57,7 @@ class Workload:
     """
 
     name: str
-    prompts: tuple[str, ...]
+    prompts: Sequence[str]
     output_tokens: int
     requests: int
     concurrency: int = 1
@@ -68,7 +65,7 @@ class Workload:
     input_tokens: int = 0
     whole: bool = False
     fresh: bool = False
-    runs: tuple[str, ...] = ("",)
+    runs: Sequence[str] = ("",)
     decides: bool = True
 
     @property
@@ -88,13 +85,9 @@ class Workload:
         return found
 
 
-def _value(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
 # How long all of it takes, docs/benchmark.md says: an estimate by these, and the sources' speeds.
 WORKLOADS: Mapping[str, Workload] = {
-    each["name"]: Workload(**{key: _value(value) for key, value in each.items()})
+    each["name"]: Workload(**each)
     for each in yaml.load(Path(__file__).with_name("workloads.yaml"))["workloads"]
 }
 

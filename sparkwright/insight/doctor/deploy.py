@@ -14,7 +14,7 @@ from sparkwright.common.local_file import write_file
 from sparkwright.common.operations import is_dry_run, is_first_pass, notice
 from sparkwright.common.part import Ask
 from sparkwright.declared.fleet.fabric_plan import FabricPlan
-from sparkwright.declared.recipe.advisories import warning
+from sparkwright.declared.recipe.rules import published_faults
 from sparkwright.insight.doctor.checkup import Checkup
 from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.insight.doctor.listeners import LISTENING, astray, others
@@ -50,7 +50,7 @@ def reads(own: Target) -> Iterator[Ask[Any]]:
 @operation()
 def doctor(own: Target) -> Generator[StringCommand]:
     """Name the cause, the evidence and the remedy of what is wrong."""
-    if own.recipe and (advisory := warning(own.recipe)):
+    if own.recipe and (advisory := published_faults(own.recipe)):
         notice(advisory, "yellow")
     plan, peer = own.fabric, own.peer
     checkup, diagnoses = None, list[Diagnosis]()

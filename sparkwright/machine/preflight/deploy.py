@@ -14,7 +14,6 @@ from sparkwright.common.hardware import GIB
 from sparkwright.common.operations import differs, failing, is_looking, notice, planning, spark_name
 from sparkwright.common.part import Ask
 from sparkwright.common.terminal import plain
-from sparkwright.declared.recipe.build import disk
 from sparkwright.declared.recipe.rules import doubts
 from sparkwright.declared.recipe.trust import needs
 from sparkwright.machine.host.survey import Survey
@@ -157,6 +156,7 @@ def _requirements(own: Target) -> Requirements:
     checkpoints = [*release.recipe.checkpoints.values()] if release else []
     locked = [own.lock.checkpoint(checkpoint) for checkpoint in checkpoints]
     elsewhere = settings.model_folders
+    build = release.recipe.build if release and own.is_head else None
     intent = (
         Intent(
             replica=own.replica or "",
@@ -180,7 +180,7 @@ def _requirements(own: Target) -> Requirements:
         disk_headroom=int(settings.disk_headroom_gib * GIB),
         ports=(own.port,) if release and own.is_head and own.port else (),
         clock_tolerance=settings.clock_tolerance,
-        build=disk(release.recipe.build) if release and own.is_head else 0,
+        build=build.disk if build else 0,
         pair=own.peer is not None,
         doubts=doubts_of(own),
         images=release.images if release else (),

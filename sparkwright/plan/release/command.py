@@ -8,14 +8,17 @@ from math import ceil
 
 from sparkwright.common.placed import FIRST_USER, SOCKET, Place
 from sparkwright.common.ports import MASTER_PORT
-from sparkwright.declared.recipe.advisories import warning
-from sparkwright.declared.recipe.build import repository_of
 from sparkwright.declared.recipe.loader import load_recipe
-from sparkwright.declared.recipe.media import DOMAINS, NO_REDIRECTS, NOWHERE
 from sparkwright.declared.recipe.recipe import Recipe
-from sparkwright.declared.recipe.rules import doubts
+from sparkwright.declared.recipe.rules import doubts, published_faults
 from sparkwright.declared.recipe.trust import needs
-from sparkwright.declared.recipe.values import FABRIC_ENVIRONMENT, REFERENCE
+from sparkwright.declared.recipe.values import (
+    DOMAINS,
+    FABRIC_ENVIRONMENT,
+    NO_REDIRECTS,
+    NOWHERE,
+    REFERENCE,
+)
 from sparkwright.plan.release.container import CONTAINER_OPTIONS, MEDIA_NETWORK, slice_of
 
 # Where the engine finds things inside its container.
@@ -222,7 +225,7 @@ def report(name: str, sparks: int | None = None) -> Iterator[str]:
     yield "# A Spark runs the image by the digest in the lock, and RELEASE is 8 hexadecimal digits;"
     yield "# COMMIT is the beginning of the one in the lock, and $image the image's id in Docker."
     yield f"# $user has the numbers of {FIRST_USER}, a user without rights of the Spark."
-    if faults := warning(recipe):
+    if faults := published_faults(recipe):
         yield f"# {faults}"
     yield from (f"# {doubt}" for doubt in doubts(recipe))
     required = list(needs(recipe))
@@ -235,7 +238,7 @@ def report(name: str, sparks: int | None = None) -> Iterator[str]:
         yield "# HEAD-FABRIC-ADDRESS is of `fabric_subnets`; what `--env` names, each Spark finds."
     yield f"\n# {release}/engine.env"
     yield from (f"{key}={value}" for key, value in environment(recipe, nodes).items())
-    image = f"{repository_of(recipe.build)}:BUILD" if recipe.build else recipe.base_image
+    image = f"{recipe.build.repository}:BUILD" if recipe.build else recipe.base_image
     folders = {name: f"{each.folder}@COMMIT" for name, each in recipe.checkpoints.items()}
     for rank in range(nodes):
         role = "head" if rank == 0 else "worker"

@@ -15,15 +15,7 @@ from unittest import mock
 
 @dataclass(frozen=True)
 class Gpu:
-    """What vLLM's configuration asks of a GPU.
-
-    Attributes:
-        name: as the driver says it.
-        capability: CUDA's compute capability.
-        memory_gib: as CUDA says it.
-        integrated: its memory is the host's.
-        units: number of streaming multiprocessors.
-    """
+    """What vLLM's configuration asks of a GPU; ``units`` are streaming multiprocessors."""
 
     name: str
     capability: tuple[int, int]
@@ -55,60 +47,36 @@ def present(gpu: Gpu) -> None:
     from vllm.platforms.cuda import CudaPlatformBase
     from vllm.platforms.interface import DeviceCapability
 
-    class Presented(CudaPlatformBase):
-        @classmethod
-        def get_device_capability(cls, device_id=0):
-            return DeviceCapability(*gpu.capability)
+    answers = {
+        "get_device_capability": DeviceCapability(*gpu.capability),
+        "get_device_name": gpu.name,
+        "get_device_uuid": "GPU-presented",
+        "get_device_total_memory": int(gpu.memory_gib * 2**30),
+        "device_count": 1,
+        "is_integrated_gpu": gpu.integrated,
+        "num_compute_units": gpu.units,
+        "is_fully_connected": True,
+        "check_if_supports_dtype": None,
+        "import_kernels": None,
+        "get_cuda_runtime_major": 13,
+    }
 
+    class Presented(CudaPlatformBase):
         @classmethod
         def has_device_capability(cls, capability, device_id=0):
             wanted = capability if isinstance(capability, tuple) else divmod(capability, 10)
             return gpu.capability >= tuple(wanted)
 
-        @classmethod
-        def get_device_name(cls, device_id=0):
-            return gpu.name
-
-        @classmethod
-        def get_device_uuid(cls, device_id=0):
-            return "GPU-presented"
-
-        @classmethod
-        def get_device_total_memory(cls, device_id=0):
-            return int(gpu.memory_gib * 2**30)
-
-        @classmethod
-        def device_count(cls):
-            return 1
-
-        @classmethod
-        def is_integrated_gpu(cls, device_id=0):
-            return gpu.integrated
-
-        @classmethod
-        def num_compute_units(cls, device_id=0):
-            return gpu.units
-
-        @classmethod
-        def is_fully_connected(cls, physical_device_ids):
-            return True
-
-        @classmethod
-        def check_if_supports_dtype(cls, dtype):
-            return None
-
-        @classmethod
-        def import_kernels(cls):
-            return None
-
-        @classmethod
-        def get_cuda_runtime_major(cls):
-            return 13
-
+    for name, answer in answers.items():
+        setattr(Presented, name, _saying(answer))
     vllm.platforms._current_platform = Presented()
     _stand_in_for_attention_kernels(Path(vllm.platforms.__file__).parents[1])
     _answer_for_kernels()
     _have_triton()
+
+
+def _saying(answer):
+    return classmethod(lambda cls, *args, **kwargs: answer)
 
 
 def _stand_in_for_attention_kernels(vllm: Path) -> None:

@@ -1,7 +1,7 @@
 """Runs scripts beside a release of vLLM each, forked from a Python that has imported what all need.
 
 Runs in the engine image's Python. On standard input, a Unix socket, comes a message for each
-script: JSON with its `text`, `name` and `words`, and the folder of the `release`, or null; with it
+script: JSON with its `text` and `name`, and the folder of the `release`, or null; with it
 come its standard files, and a pipe that gets "done" if the script ended well.
 """
 
@@ -61,7 +61,7 @@ def _run(message: dict, files: list) -> None:
             _check(_LIBC.mount(b"tmpfs", folder, b"tmpfs", 0, None))
         if message["release"]:
             sys.path.insert(0, message["release"])
-        sys.argv = [message["name"], *message["words"]]
+        sys.argv = [message["name"]]
         sys.modules["__main__"] = module = types.ModuleType("__main__")
         exec(compile(message["text"], message["name"], "exec"), vars(module))
         sys.stdout.flush()

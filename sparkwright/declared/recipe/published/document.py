@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +11,32 @@ import yaml as pyyaml
 from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import shown
-from sparkwright.declared.recipe.published.shell import ShellError
+from sparkwright.declared.recipe.published.serve_line import ShellError
 
 Keys = tuple[str | int, ...]
 # Bytes; the largest of the sources' files has a quarter of it.
 MOST_BYTES = 2**17
 
 
-class Document:
-    """One YAML file; ``remarks`` are what is odd in it without an effect, as ``FILE:LINE: …``."""
+class NotForUs(PlanError):
+    """A recipe in which nothing is wrong, but that is for others, for a reason."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, reason: str, problem: str) -> None:
+        self.reason = reason
+        super().__init__(problem)
+
+
+class Document:
+    """One YAML file.
+
+    Attributes:
+        source: Where it is from, as a recipe of ours says it.
+        mods: Folders in which the mods that it names may be.
+        remarks: What is odd in it without an effect, as ``FILE:LINE: …``.
+    """
+
+    def __init__(self, path: Path, source: str, mods: Sequence[Path]) -> None:
+        self.path, self.source, self.mods = path, source, mods
         self.remarks: list[str] = []
         if path.stat().st_size > MOST_BYTES:
             raise PlanError(f"{path}: found more than {MOST_BYTES:,} bytes; expected a recipe")
@@ -43,15 +58,23 @@ class Document:
         if isinstance(node, pyyaml.ScalarNode):
             if node.style in ("|", ">"):
                 self._blocks.add(keys)
-            _refuse_older(node, self.get(*keys), f"{self.path}:{line}", older)
+            self._refuse_older(node, self.get(*keys), older)
         elif isinstance(node, pyyaml.SequenceNode):
             for index, item in enumerate(node.value):
                 self._place((*keys, index), item, item.start_mark.line + 1, older)
         elif isinstance(node, pyyaml.MappingNode):
             for name, value in node.value:
-                begins = name.start_mark.line + 1
-                _refuse_older(name, name.value, f"{self.path}:{begins}", older)
-                self._place((*keys, str(name.value)), value, begins, older)
+                self._refuse_older(name, name.value, older)
+                self._place((*keys, str(name.value)), value, name.start_mark.line + 1, older)
+
+    def _refuse_older(
+        self, node: pyyaml.ScalarNode, value: object, older: pyyaml.SafeLoader
+    ) -> None:
+        read = older.construct_object(node)
+        if isinstance(read, bool | int | float) and read != value:
+            found = f"{self.path}:{node.start_mark.line + 1}: found {node.value}, which programs "
+            expected = "expected true, false, a decimal number, or quotes"
+            raise PlanError(f"{found}read differently; {expected}")
 
     def get(self, *keys: str | int) -> Any:
         """Return a value; None where a key on the way to it is missing."""
@@ -67,18 +90,18 @@ class Document:
         """Return a mapping; an empty one for nothing."""
         value = self.get(*keys) or {}
         if not isinstance(value, dict):
-            raise self.error(keys, f"found {shown(value)}; expected a mapping")
+            raise PlanError(self.wrong(*keys, expected="a mapping"))
         return {str(key): each for key, each in value.items()}
 
     def texts(self, *keys: str | int) -> list[str]:
         """Return a list of texts; an empty one for nothing."""
         value = self.get(*keys) or []
         if not isinstance(value, list):
-            raise self.error(keys, f"found {shown(value)}; expected a list")
+            raise PlanError(self.wrong(*keys, expected="a list"))
         return [each if isinstance(each, str) else shown(each) for each in value]
 
     def line(self, *keys: str | int, within: int | None = None) -> int:
-        """Return the line, from 1, of a key or of the last one on the way that exists.
+        """Return the line, from 1, of a key, or of the last on the way to it.
 
         ``within`` is the number of a line of its text, from 0.
         """
@@ -92,16 +115,12 @@ class Document:
         name = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)[1:]
         return f"{self.path}:{self.line(*keys, within=within)}: {name}: {sentence}"
 
-    def error(self, keys: Keys, found: str | ShellError) -> PlanError:
-        """Return the exception for a problem, or for those of a text for a shell."""
-        if isinstance(found, str):
-            return PlanError(self.problem(keys, found))
-        return PlanError(*(self.problem(keys, sentence, at) for at, sentence in found.found))
+    def wrong(self, *keys: str | int, expected: str) -> str:
+        """Say of a value what is expected in its place."""
+        value = self.get(*keys)
+        found = "nothing" if value is None else shown(value)
+        return self.problem(keys, f"found {found}; expected {expected}")
 
-
-def _refuse_older(
-    node: pyyaml.ScalarNode, value: object, where: str, older: pyyaml.SafeLoader
-) -> None:
-    if isinstance(read := older.construct_object(node), bool | int | float) and read != value:
-        found = f"found {node.value}, which programs read differently"
-        raise PlanError(f"{where}: {found}; expected true, false, a decimal number, or quotes")
+    def shell_error(self, key: str, error: ShellError) -> PlanError:
+        """Return the exception for the problems of a text for a shell."""
+        return PlanError(*(self.problem((key,), sentence, at) for at, sentence in error.found))

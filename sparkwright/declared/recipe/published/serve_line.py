@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sparkwright.declared.recipe.published.shell import ShellError, Word, commands
+from sparkwright.common.errors import PlanError
 
 # Characters of a command, once it is filled in, and of a variable; options of a line.
 MOST_TEXT, MOST_VALUE, _MOST_OPTIONS, _DEEPEST = 2**16, 2**11, 300, 8
@@ -33,6 +33,14 @@ _SHORT: dict[str, str] = dict(
         "-ac=attention-config -O=optimization-level",
     )
 )
+_TOKEN = re.compile(
+    # Blanks behind a backslash are a slip that a shell minds; who wrote them meant none.
+    r"(?P<continued>\\[ \t\r]*(?:\n|\Z))|(?P<blank>[ \t\r]+)|(?P<operator>\n+|[();<>|&]+)"
+    r"|'(?P<single>[^']*)'|\"(?P<double>[^\"\\]*(?:\\.[^\"\\]*)*)\"|\\(?P<escaped>.)"
+    r"|(?P<bare>\$\([^()'\"\\]*\)|\$|[^ \t\r\n'\"\\();<>|&$]+)",
+    re.DOTALL,
+)
+_COMMENT = re.compile(r"#[^\n]*")
 _PLACEHOLDER = re.compile(r"\{(?P<key>[A-Za-z_][\w-]*)\}")
 _ESCAPED = re.compile(rf"{_PLACEHOLDER.pattern}|\{{\{{|\}}\}}")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
@@ -42,6 +50,28 @@ _SIZE = re.compile(
     r"\s(?P<option>--(?:tensor|pipeline|data)[-_]parallel[-_]size|-tp|-pp|-dp|--nnodes|-n)"
     r"[\s=]['\"]?(?P<size>[0-9]{1,4})\b"
 )
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of a command without its quotes, and the line that it begins on, from 0.
+
+    A shell would replace a part of one that expands: ``$NAME``, ``$(…)``. An operator is no word,
+    but ends a command or sends its output elsewhere.
+    """
+
+    text: str
+    line: int = 0
+    expands: bool = False
+    operator: bool = False
+
+
+class ShellError(PlanError):
+    """Problems of a command: in ``found`` the line of each, from 0, and its sentence."""
+
+    def __init__(self, *found: tuple[int, str]) -> None:
+        self.found = found
+        super().__init__(*(sentence for _, sentence in found))
 
 
 @dataclass(frozen=True)
@@ -64,17 +94,14 @@ def fill(template: str, values: Mapping[str, object]) -> str:
     A value may hold the keys of others, as sparkrun has it.
     """
     pattern = _ESCAPED if "{{" in template else _PLACEHOLDER
-    missing: dict[str, int] = {}
-    whole: dict[str, str] = {}
-    for match in pattern.finditer(template):
-        key = match["key"]
-        if key and values.get(key) is None:
-            missing.setdefault(key, template.count("\n", 0, match.start()))
-        elif key and key not in whole:
-            whole[key] = filled(str(values[key]), values)
+    found = [each for each in pattern.finditer(template) if each["key"]]
+    # Where each key is first.
+    places = {each["key"]: each.start() for each in reversed(found)}
+    missing = sorted((at, key) for key, at in places.items() if values.get(key) is None)
     if missing:
         sentence = "found {{{}}}; expected it among `defaults`"
-        raise ShellError(*((line, sentence.format(key)) for key, line in missing.items()))
+        raise ShellError(*((template.count("\n", 0, at), sentence.format(k)) for at, k in missing))
+    whole = {key: filled(str(values[key]), values) for key in places}
     return _replaced(pattern, template, whole, MOST_TEXT)
 
 
@@ -85,18 +112,14 @@ def filled(text: str, values: Mapping[str, object], most: int = MOST_TEXT) -> st
 
 
 def _replaced(pattern: re.Pattern[str], text: str, known: Mapping[str, str], most: int) -> str:
-    parts: list[str] = []
-    size = at = 0
-    for match in [*pattern.finditer(text), None]:
-        start = match.start() if match else len(text)
-        new = (known.get(match["key"], match[0]) if match["key"] else match[0][0]) if match else ""
-        parts += [text[at:start], new]
-        size += start - at + len(new)
-        if size > most:
-            sentence = f"found more than {most:,} characters, its keys filled in; expected fewer"
-            raise ShellError((0, sentence))
-        at = match.end() if match else start
-    return "".join(parts)
+    def new(match: re.Match[str]) -> str:
+        return known.get(match["key"], match[0]) if match["key"] else match[0][0]
+
+    size = len(text) + sum(len(new(each)) - len(each[0]) for each in pattern.finditer(text))
+    if size > most:
+        sentence = f"found more than {most:,} characters, its keys filled in; expected fewer"
+        raise ShellError((0, sentence))
+    return pattern.sub(new, text)
 
 
 def beyond_two(text: str) -> tuple[int, str] | None:
@@ -115,21 +138,67 @@ def beyond_two(text: str) -> tuple[int, str] | None:
     return text.count("\n", 0, large[0].start("option")), found
 
 
+def _words(text: str) -> Iterator[Word]:
+    """Yield the words and operators of a text; comments are left out."""
+    at = line = 0
+    begun: list[Word] = []
+    # The end of the last line ends its command, even behind a backslash.
+    text += "\n\n"
+    while at < len(text):
+        comment = None if begun else _COMMENT.match(text, at)
+        match = comment or _TOKEN.match(text, at)
+        if match is None:
+            sentence = f"found a {text[at]} that is not closed; expected one at the end"
+            raise ShellError((line, sentence))
+        kind = match.lastgroup
+        found = match[kind] if kind else ""
+        if kind in ("blank", "operator"):
+            if begun:
+                expands = any(each.expands for each in begun)
+                yield Word("".join(each.text for each in begun), begun[0].line, expands)
+                begun = []
+            if kind == "operator":
+                yield Word(found, line, operator=True)
+        elif kind in ("single", "escaped"):
+            begun.append(Word(found, line))
+        elif kind in ("double", "bare"):
+            expands = re.search(r"[$`]", re.sub(r"\\.", "", found)) is not None
+            if kind == "double":
+                found = re.sub(r'\\([$`"\\]|\n)', lambda each: each[1].strip("\n"), found)
+            begun.append(Word(found, line, expands))
+        line += match[0].count("\n")
+        at = match.end()
+
+
+def _commands(text: str) -> Iterator[list[Word]]:
+    """Yield the words of each command; an operator begins one, unless it is a line's end."""
+    command: list[Word] = []
+    for word in _words(text):
+        if not word.operator:
+            command.append(word)
+            continue
+        if command:
+            yield command
+        command = [] if "\n" in word.text else [word]
+
+
 def parse_line(text: str) -> ServeLine:
     """Take one ``vllm serve`` command apart, as a shell and vLLM would.
 
     Before it may stand ``export NAME=VALUE``.
     """
-    variables: dict[str, Word] = {}
+    env: dict[str, str] = {}
+    lines: dict[str, int] = {}
     serving: list[Word] | None = None
-    for command in commands(text):
+    for command in _commands(text):
         if command[0].operator or serving is not None:
             found = command[0].text if command[0].operator else "a line break without a backslash"
             sentence = f"found {found}; expected one vllm serve line and nothing else"
             raise ShellError((command[0].line, sentence))
         rest = command[1:] if command[0].text == "export" else command
         while rest and (match := _ASSIGNMENT.fullmatch(rest[0].text)):
-            variables[match["name"]] = Word(match["value"], rest[0].line, rest[0].expands)
+            env[match["name"]] = "$" if rest[0].expands else match["value"]
+            lines[f"env.{match['name']}"] = rest[0].line
             rest = rest[1:]
         if rest and [word.text for word in rest[:2]] != ["vllm", "serve"]:
             found = " ".join(word.text for word in rest[:2])
@@ -138,19 +207,21 @@ def parse_line(text: str) -> ServeLine:
     if serving is None:
         raise ShellError((0, "found nothing; expected vllm serve"))
     line = of_words(serving)
-    env = {name: "$" if word.expands else word.text for name, word in variables.items()}
-    places = {f"env.{name}": word.line for name, word in variables.items()}
-    return ServeLine(line.model, line.options, env, {**places, **line.lines})
+    return replace(line, variables=env, lines={**lines, **line.lines})
 
 
 def of_words(words: Sequence[Word]) -> ServeLine:
     """Read the words that follow ``vllm serve``."""
-    starts = [i for i, word in enumerate(words) if _is_option(word.text)]
-    first = words[0] if words and starts[:1] != [0] else None
-    extra = words[1 : starts[0] if starts else None] if first else []
-    if extra:
+    starts = [
+        place
+        for place, word in enumerate(words)
+        if word.text.startswith("-") and not _NUMBER.fullmatch(word.text)
+    ]
+    before = words[: starts[0]] if starts else words
+    if extra := before[1:]:
         found = " ".join(word.text for word in extra)
         raise ShellError((extra[0].line, f"found {found}; expected options after the model"))
+    first = before[0] if before else None
     if len(starts) > _MOST_OPTIONS:
         sentence = f"found {len(starts)} options; expected {_MOST_OPTIONS} at most"
         raise ShellError((words[starts[0]].line, sentence))
@@ -176,35 +247,28 @@ def of_words(words: Sequence[Word]) -> ServeLine:
     return ServeLine(str(model), options, {}, {**lines, "checkpoints": at})
 
 
-def _is_option(word: str) -> bool:
-    return word.startswith("-") and not _NUMBER.fullmatch(word)
-
-
 def _add(options: dict[str, Any], option: Word, words: list[Word]) -> str:
     """Add one option, and return its key; of one given twice the last counts, as in vLLM."""
     name, dot, path = option.text.partition(".")
-    if not name.startswith("--"):
-        # -O3 is -O 3.
-        short, level = ("-O", name[2:]) if re.fullmatch("-O[0-9]", name) else (name, "")
-        if short not in _SHORT:
-            sentence = f"found {option.text}; expected vLLM's long option"
-            raise ShellError((option.line, sentence))
-        name, words = f"--{_SHORT[short]}", [Word(level, option.line), *words] if level else words
-    name = name[2:].replace("_", "-")
-    expanding = next((word for word in words if word.expands), None)
-    if expanding and name in OURS:
+    if re.fullmatch("-O[0-9]", name):
+        name, words = "-O", [Word(name[2:], option.line), *words]
+    if not name.startswith("--") and name not in _SHORT:
+        raise ShellError((option.line, f"found {option.text}; expected vLLM's long option"))
+    name = _SHORT.get(name, name[2:]).replace("_", "-")
+    if expanding := next((word for word in words if word.expands), None):
+        if name not in OURS:
+            sentence = f"found {expanding.text}, which a shell expands; expected the value itself"
+            raise ShellError((expanding.line, sentence))
         # It names what only its author's machines have.
         words = []
-    elif expanding:
-        sentence = f"found {expanding.text}, which a shell expands; expected the value itself"
-        raise ShellError((expanding.line, sentence))
     if dot:
         _nest(options.setdefault(name, {}), option, path.split("."), words)
         return name
     if not words:
         # A recipe has `x: false` for --no-x.
-        options[name.removeprefix("no-")] = not name.startswith("no-")
-        return name.removeprefix("no-")
+        plain = name.removeprefix("no-")
+        options[plain] = name == plain
+        return plain
     values = [_value(option.text, each) for each in words]
     options[name] = values[0] if len(values) == 1 else values
     return name
@@ -225,7 +289,6 @@ def _nest(mapping: Any, option: Word, path: list[str], words: list[Word]) -> Non
 
 
 def _value(option: str, given: Word) -> Any:
-    """Return the value that a word stands for."""
     word = given.text
     if word.startswith("{"):
         try:

@@ -15,25 +15,11 @@ from typing import Any
 from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import shown
-from sparkwright.declared.recipe.mod_script import drops_caches
 from sparkwright.declared.recipe.mods import ENTRY, MOST_MODS, ModFolder, read_mods
-from sparkwright.declared.recipe.published.document import Document
-from sparkwright.declared.recipe.published.draft import (
-    Draft,
-    NotForUs,
-    Origin,
-    Translated,
-    translated,
-)
-from sparkwright.declared.recipe.published.serve_line import (
-    MOST_VALUE,
-    ServeLine,
-    beyond_two,
-    fill,
-    filled,
-    parse_line,
-)
-from sparkwright.declared.recipe.published.shell import ShellError
+from sparkwright.declared.recipe.published import serve_line
+from sparkwright.declared.recipe.published.document import Document, NotForUs
+from sparkwright.declared.recipe.published.serve_line import ServeLine, ShellError
+from sparkwright.declared.recipe.published.translated import Translated
 
 _TABLES = yaml.load(Path(__file__).with_name("sparkrun.yaml"))
 _KNOWN, _RUNTIMES, _BUILDERS, _EXPERIMENTAL, _PULLING = (
@@ -44,6 +30,7 @@ _PULLED: Mapping[str, str] = _TABLES["pulled"]
 _IN_THE_IMAGE = "it left out, in a copy of the file, with an image that has what it does"
 _BESIDE = "it left out: nothing runs beside the engine"
 _HOOKS = {"pre_exec": _IN_THE_IMAGE, "post_exec": _BESIDE, "post_commands": _BESIDE}
+_SIZE = "tensor-parallel-size"
 _MOD = re.compile(r"(@[A-Za-z0-9_-]+/)?(mods/)?(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)/?")
 
 
@@ -54,56 +41,50 @@ def is_sparkrun(data: Mapping[str, Any]) -> bool:
     )
 
 
-def translate(document: Document, origin: Origin) -> Translated:
+def translate(document: Document) -> Translated:
     """Translate such a recipe into one of ours."""
     for key in ("defaults", "env", "metadata", "executor_config"):
         document.mapping(key)
     _audience(document)
     problems = [*_key_problems(document)]
-    remarks = document.remarks
     if settings := document.mapping("executor_config"):
         sentence = f"left out: {', '.join(settings)}. The container here has settings of its own"
-        remarks.append(document.problem(("executor_config",), sentence))
-    mods: list[ModFolder] = []
-    runs: dict[int, ServeLine] = {}
-    envs: dict[int, dict[str, str]] = {}
+        document.remarks.append(document.problem(("executor_config",), sentence))
+    mods = [*_mods(document, problems)]
+    lines: dict[int, ServeLine] = {}
+    runs: dict[int, tuple[Mapping[str, Any], Mapping[str, str]]] = {}
     try:
-        mods = _mods(document, origin, remarks)
+        lines = _lines(document)
+        runs = {
+            count: (line.options, _environment(document, line, count))
+            for count, line in lines.items()
+        }
     except PlanError as error:
         problems += error.problems
-    try:
-        runs = _runs(document)
-        envs = {count: _environment(document, each, count) for count, each in runs.items()}
-    except PlanError as error:
-        problems += error.problems
-    line = next(iter(runs.values()), ServeLine("", {}))
-    lines = {key: document.line("command", within=at) for key, at in line.lines.items()}
+    line = next(iter(lines.values()), ServeLine("", {}))
+    places = {key: document.line("command", within=at) for key, at in line.lines.items()}
     model = document.get("model")
-    if runs and model and model != line.model:
+    if lines and model and model != line.model:
         found = f"found the model {line.model}; expected {model}, which `model` names"
-        problems.append(f"{document.path}:{lines['checkpoints']}: command: {found}")
+        problems.append(f"{document.path}:{places['checkpoints']}: command: {found}")
     if problems:
         raise PlanError(*problems)
-    lines |= {f"env.{key}": document.line("env", key) for key in document.mapping("env")}
-    lines |= {"image": document.line("container"), "image.mods": document.line("mods")}
-    lines["sparks"] = lines.get("args.tensor-parallel-size", lines["checkpoints"])
-    described = document.get("metadata", "description"), document.get("name"), line.model
-    draft = Draft(
-        path=document.path,
-        origin=origin,
+    places |= {f"env.{key}": document.line("env", key) for key in document.mapping("env")}
+    places |= {"image": document.line("container"), "image.mods": document.line("mods")}
+    places["sparks"] = places.get(f"args.{_SIZE}", places["checkpoints"])
+    described = document.get("metadata", "description") or document.get("name") or line.model
+    return Translated(
+        document,
         name=document.path.stem,
-        description=str(document.get("description") or next(filter(None, described))),
+        description=str(document.get("description") or described),
         proven="By its authors, with a launcher of theirs; here, by nobody that we know of.",
         image=str(_image(document)),
         model=line.model,
-        runs={count: (each.options, envs[count]) for count, each in runs.items()},
-        lines=lines,
-        key="command",
+        runs=runs,
+        lines=places,
         revision=line.options.get("revision", document.get("model_revision")),
         mods=mods,
-        remarks=remarks,
     )
-    return translated(draft)
 
 
 def _values(document: Document, sparks: int | None = None) -> dict[str, Any]:
@@ -116,41 +97,43 @@ def _values(document: Document, sparks: int | None = None) -> dict[str, Any]:
 def _line(document: Document, sparks: int | None = None) -> ServeLine:
     command = document.get("command")
     if not isinstance(command, str):
-        raise document.error(("command",), "found nothing; expected one vllm serve line")
+        raise PlanError(
+            document.problem(("command",), "found nothing; expected one vllm serve line")
+        )
     try:
-        return parse_line(fill(command, _values(document, sparks)))
+        return serve_line.parse_line(serve_line.fill(command, _values(document, sparks)))
     except ShellError as error:
-        raise document.error(("command",), error) from None
+        raise document.shell_error("command", error) from None
 
 
 def _environment(document: Document, line: ServeLine, sparks: int) -> dict[str, str]:
     values, env = _values(document, sparks), document.mapping("env")
+    most = serve_line.MOST_VALUE
     try:
-        ours = {key: filled(str(value), values, MOST_VALUE) for key, value in env.items()}
+        ours = {key: serve_line.filled(str(value), values, most) for key, value in env.items()}
     except ShellError as error:
-        raise document.error(("env",), error) from None
+        raise document.shell_error("env", error) from None
     return {**ours, **line.variables}
 
 
 def _audience(document: Document) -> None:
     """Refuse what is for others."""
-    runtime = document.get("runtime") or "vllm"
-    if runtime not in _RUNTIMES:
-        sentence = f"found {shown(runtime)}; expected {' or '.join(_RUNTIMES)}"
-        raise NotForUs("another engine", document.problem(("runtime",), sentence))
-    command = document.get("command")
-    if not document.get("runtime") and "vllm" not in f"{command} {document.get('container')}":
+    runtime, command = document.get("runtime"), document.get("command")
+    if runtime and runtime not in _RUNTIMES:
+        problem = document.wrong("runtime", expected=" or ".join(_RUNTIMES))
+        raise NotForUs("another engine", problem)
+    if not runtime and "vllm" not in f"{command} {document.get('container')}":
         sentence = "found a command and an image without vllm; expected vllm serve"
         raise NotForUs("another engine", document.problem(("command",), sentence))
     for key in ("min_nodes", "max_nodes"):
         if not isinstance(document.get(key) or 1, int):
-            sentence = f"found {shown(document.get(key))}; expected a whole number"
-            raise document.error((key,), sentence)
+            raise PlanError(document.wrong(key, expected="a whole number"))
     if (document.get("min_nodes") or 1) > 2:
-        sentence = f"found {document.get('min_nodes')}; expected 1 or 2, the number of Sparks"
-        raise NotForUs("more than two Sparks", document.problem(("min_nodes",), sentence))
+        problem = document.wrong("min_nodes", expected="1 or 2, the number of Sparks")
+        raise NotForUs("more than two Sparks", problem)
     with suppress(ShellError):
-        if isinstance(command, str) and (found := beyond_two(filled(command, _values(document)))):
+        text = serve_line.filled(command, _values(document)) if isinstance(command, str) else ""
+        if found := serve_line.beyond_two(text):
             problem = document.problem(("command",), found[1], found[0])
             raise NotForUs("more than two Sparks", problem)
 
@@ -172,35 +155,29 @@ def _key_problems(document: Document) -> Iterator[str]:
             yield document.problem((key,), found)
     builder, image = document.get("builder"), document.get("container")
     if builder and builder not in _BUILDERS:
-        sentence = f"found {shown(builder)}; expected {' or '.join(_BUILDERS)}"
-        yield document.problem(("builder",), sentence)
-    if settings := document.get("builder_config"):
-        sentence = f"found {shown(settings)}; expected {_IN_THE_IMAGE}"
-        yield document.problem(("builder_config",), sentence)
+        yield document.wrong("builder", expected=" or ".join(_BUILDERS))
+    if document.get("builder_config"):
+        yield document.wrong("builder_config", expected=_IN_THE_IMAGE)
     for key, expected in _HOOKS.items():
-        for index, hook in enumerate(document.texts(key)):
-            yield document.problem((key, index), f"found {shown(hook)}; expected {expected}")
+        for index, _ in enumerate(document.texts(key)):
+            yield document.wrong(key, index, expected=expected)
     for index, word in enumerate(document.texts("build_args")):
         if word.startswith("-") and word not in (*_EXPERIMENTAL, *_PULLING):
-            sentence = f"found {shown(word)}; expected {_IN_THE_IMAGE}"
-            yield document.problem(("build_args", index), sentence)
+            yield document.wrong("build_args", index, expected=_IN_THE_IMAGE)
     if not isinstance(image, str) or _image(document) is None:
         sentence = f"found {image or shown(image)}, which its author's scripts build; expected an "
         sentence += f"image on a registry, or one of {', '.join(_PULLED)}, which they pull"
         yield document.problem(("container",), sentence)
     for key, value in document.mapping("env").items():
         if value is None or isinstance(value, list | dict):
-            found = "nothing" if value is None else shown(value)
-            yield document.problem(("env", key), f"found {found}; expected the value itself")
+            yield document.wrong("env", key, expected="the value itself")
 
 
-def _mods(document: Document, origin: Origin, remarks: list[str]) -> list[ModFolder]:
-    """Return the mods; what is said of one that is left out joins the remarks."""
-    found: list[ModFolder] = []
-    problems: list[str] = []
+def _mods(document: Document, problems: list[str]) -> Iterator[ModFolder]:
+    """Yield the mods; what is said of one that is left out joins the document's remarks."""
     for index, reference in enumerate(document.texts("mods")[: MOST_MODS + 1]):
         match, keys = _MOD.fullmatch(reference), ("mods", index)
-        folders = (folder / match["name"] for folder in origin.mods) if match else ()
+        folders = (folder / match["name"] for folder in document.mods) if match else ()
         folder = next((each for each in folders if (each / ENTRY).is_file()), None)
         if folder is None:
             sentence = f"found {reference}, a mod that is not at hand; expected its folder beside "
@@ -212,40 +189,30 @@ def _mods(document: Document, origin: Origin, remarks: list[str]) -> list[ModFol
         except PlanError as error:
             problems += (document.problem(keys, problem) for problem in error.problems)
             continue
-        if drops_caches(mod):
+        if mod.drops_caches:
             sentence = f"left out: {reference} empties the page cache, as each start here does"
-            remarks.append(document.problem(keys, sentence))
+            document.remarks.append(document.problem(keys, sentence))
         else:
-            found.append(mod)
-    if problems:
-        raise PlanError(*problems)
-    return found
+            yield mod
 
 
-def _runs(document: Document) -> dict[int, ServeLine]:
-    """Return the command by the number of Sparks, that of the defaults first.
-
-    The launcher of version 1 runs any recipe on one Spark that is not for a cluster only: it
-    fills in a tensor-parallel size of 1 then.
-    """
+def _lines(document: Document) -> dict[int, ServeLine]:
+    """Return the command by the number of Sparks, that of the defaults first."""
     solo = document.get("solo_only") or document.get("mode") == "solo"
     cluster = document.get("cluster_only") or document.get("mode") == "cluster"
     least = max(int(document.get("min_nodes") or 1), 2 if cluster else 1)
     most = 1 if solo else int(document.get("max_nodes") or 2)
     line = _line(document)
-    size = _size(line)
-    runs = {size: line} if size in (1, 2) else {}
+    size = line.options.get(_SIZE, 1)
+    found = {size: line} if size in (1, 2) else {}
+    # The launcher of version 1 runs any other on one Spark, too, with 1 filled in as the size.
     if size == 2 and str(document.get("recipe_version")) == "1":
         alone = _line(document, 1)
-        runs |= {1: alone} if _size(alone) == 1 else {}
-    runs = {count: each for count, each in runs.items() if least <= count <= most}
-    if not runs:
-        at = line.lines.get("args.tensor-parallel-size", line.lines["checkpoints"])
-        sentence = f"found --tensor-parallel-size {shown(size)}; expected the number of Sparks, "
+        found |= {1: alone} if alone.options.get(_SIZE, 1) == 1 else {}
+    found = {count: each for count, each in found.items() if least <= count <= most}
+    if not found:
+        at = line.lines.get(f"args.{_SIZE}", line.lines["checkpoints"])
+        sentence = f"found --{_SIZE} {shown(size)}; expected the number of Sparks, "
         sentence += f"{least} to {most} by min_nodes, max_nodes, solo_only and cluster_only"
         raise PlanError(document.problem(("command",), sentence, at))
-    return runs
-
-
-def _size(line: ServeLine) -> Any:
-    return line.options.get("tensor-parallel-size", 1)
+    return found

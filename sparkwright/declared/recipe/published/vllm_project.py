@@ -10,17 +10,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.schema import nearest, shown
-from sparkwright.declared.recipe.published.document import Document, Keys
-from sparkwright.declared.recipe.published.draft import (
-    Draft,
-    NotForUs,
-    Origin,
-    Translated,
-    translated,
-)
-from sparkwright.declared.recipe.published.serve_line import of_words
-from sparkwright.declared.recipe.published.shell import ShellError, Word
+from sparkwright.common.schema import shown
+from sparkwright.declared.recipe.published.document import Document, Keys, NotForUs
+from sparkwright.declared.recipe.published.serve_line import ShellError, Word, of_words
+from sparkwright.declared.recipe.published.translated import Translated
 
 _HARDWARE = "dgx_spark_gb10"
 # What their taxonomy says of it: keys by which overrides name it beside its own.
@@ -46,29 +39,24 @@ def parts(data: Mapping[str, Any]) -> list[str]:
     return [str(name) for name in variants][:_MOST] if isinstance(variants, dict) else []
 
 
-def translate(document: Document, origin: Origin, variant: str) -> Translated:
+def translate(document: Document, variant: str) -> Translated:
     """Translate a variant of such a recipe into a recipe of ours."""
-    variants = document.mapping("variants")
-    if variant not in variants:
-        expected = nearest(variant, variants)
-        raise document.error(("variants",), f"found no variant {variant}; {expected}")
     own: Keys = ("variants", variant)
     strategy = _strategy(document, variant)
     layers = [*_layers(document, own, strategy)]
     # The variant names the model.
     words = [Word("model")]
-    for keys in (("model", "base_args"), *layers, *_features(document, variant, strategy)):
-        for name in ("extra_args", "vllm_args") if keys in layers else (None,):
-            way = (*keys, name) if name else keys
-            for index, text in enumerate(document.texts(*way)):
-                words.append(Word(text, document.line(*way, index), "$" in text))
+    args = [(*keys, name) for keys in layers for name in ("extra_args", "vllm_args")]
+    for keys in (("model", "base_args"), *args, *_features(document, variant, strategy)):
+        for index, text in enumerate(document.texts(*keys)):
+            words.append(Word(text, document.line(*keys, index), "$" in text))
     try:
         line = of_words(words)
     except ShellError as error:
         told = (f"{document.path}:{at}: args: {sentence}" for at, sentence in error.found)
         raise PlanError(*told) from None
     lines, env = dict(line.lines), {}
-    envs = [(*each, name) for each in layers for name in ("extra_env", "env")]
+    envs = [(*keys, name) for keys in layers for name in ("extra_env", "env")]
     for keys in (("model", "base_env"), *envs):
         for name, value in document.mapping(*keys).items():
             env[name] = "$" if "$" in str(value) else str(value)
@@ -80,9 +68,8 @@ def translate(document: Document, origin: Origin, variant: str) -> Translated:
     lines["image"] = document.line(*keys)
     title = str(document.get("meta", "title") or model)
     state = document.get("meta", "hardware", _HARDWARE)
-    draft = Draft(
-        path=document.path,
-        origin=origin,
+    return Translated(
+        document,
         name=document.path.stem.replace("_", "-") + (f"-{variant}" if variant != "default" else ""),
         description=f"{title}, {document.get(*own, 'precision') or variant}",
         proven=f"By its authors on a Spark ({shown(state)}, they say); here, by nobody we know of.",
@@ -90,10 +77,7 @@ def translate(document: Document, origin: Origin, variant: str) -> Translated:
         model=model,
         runs={2 if strategy == _PAIR else 1: (line.options, env)},
         lines=lines,
-        key=f"variants.{variant}",
-        remarks=document.remarks,
     )
-    return translated(draft)
 
 
 def _strategy(document: Document, variant: str) -> str:
@@ -102,19 +86,17 @@ def _strategy(document: Document, variant: str) -> str:
         sentence = "found a recipe of vLLM-Omni; expected one of vLLM"
         raise NotForUs("another engine", document.problem(("omni",), sentence))
     keys: Keys = ("meta", "hardware", _HARDWARE)
-    if (state := document.get(*keys)) in (None, "unsupported"):
-        sentence = f"found {_HARDWARE}: {shown(state)}; expected verified or supported"
-        raise NotForUs("no GB10", document.problem(keys, sentence))
+    if document.get(*keys) in (None, "unsupported"):
+        raise NotForUs("no GB10", document.wrong(*keys, expected="verified or supported"))
     keys = ("variants", variant, "supported_hardware")
     if (allowed := document.texts(*keys)) and _HARDWARE not in allowed:
-        sentence = f"found {shown(allowed)}; expected {_HARDWARE} among them"
-        raise NotForUs("no GB10", document.problem(keys, sentence))
+        raise NotForUs("no GB10", document.wrong(*keys, expected=f"{_HARDWARE} among them"))
     keys = ("variants", variant, "vram_minimum_gb")
     needed = document.get(*keys) or 0
     pair = isinstance(needed, int | float) and needed > _MEMORY
     if pair and needed > 2 * _MEMORY:
-        sentence = f"found {needed} GB; expected {2 * _MEMORY} at most, those of two Sparks"
-        raise NotForUs("more than two Sparks", document.problem(keys, sentence))
+        expected = f"{2 * _MEMORY} at most, those of two Sparks"
+        raise NotForUs("more than two Sparks", document.wrong(*keys, expected=expected))
     strategy = _PAIR if pair else _ALONE
     granted = _keyed(document.mapping("strategy_hardware", strategy))
     if granted == "unsupported" or (
@@ -132,10 +114,7 @@ def _keyed(values: Mapping[str, Any]) -> Any:
 
 
 def _layers(document: Document, own: Keys, strategy: str) -> Iterator[Keys]:
-    """Yield the ways to what a Spark's line is made of, in the order in which they count.
-
-    A strategy's override for the generation takes the place of the recipe's and the variant's.
-    """
+    """Yield the ways to what a Spark's line is made of, in the order in which they count."""
 
     def general(*keys: str | int) -> list[Keys]:
         ways = [(*keys, "hardware_overrides", each) for each in _GENERAL]
@@ -145,6 +124,7 @@ def _layers(document: Document, own: Keys, strategy: str) -> Iterator[Keys]:
     yield own
     yield (*own, "hardware_overrides", _HARDWARE)
     yield plan
+    # A strategy's override for the generation takes the place of the recipe's and the variant's.
     yield from general(*plan) or [*general(), *general(*own)]
     yield (*plan, "hardware_overrides", _HARDWARE)
 

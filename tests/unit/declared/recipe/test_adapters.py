@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 
 from sparkwright.declared.fleet.file import unsupported
-from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.declared.recipe.trust import needs
 from sparkwright.plan.release.command import Ranks, serve_arguments
 from tests.makers.gateway import SPARKS, fleet_of
-from tests.makers.recipe import good, problems, put
+from tests.makers.recipe import loaded, problems
 
 CHECKPOINTS = {
     "model": {"repo": "owner/model", "folder": "model"},
@@ -26,8 +25,7 @@ def args(*adapters: object, **more: object) -> dict[str, object]:
 
 def recipe(folder: Path, modules: object) -> Recipe:
     settings = {"enable-lora": True, "lora-modules": modules, "max-model-len": 4096}
-    put(folder, good() | {"checkpoints": CHECKPOINTS, "args": settings})
-    return load_recipe(str(folder / "try.yaml"))
+    return loaded(folder, checkpoints=CHECKPOINTS, args=settings)
 
 
 @pytest.mark.parametrize(
@@ -88,19 +86,14 @@ def test_they_do_not_depend_on_the_number_of_sparks_nor_come_at_run_time(tmp_pat
     by_sparks = {1: {"args": {"lora-modules": ["x=${maths}"]}}}
     (found,) = problems(tmp_path, checkpoints=CHECKPOINTS, by_sparks=by_sparks)
     assert found.startswith("by_sparks.1.args.lora-modules: found adapters; expected them in the")
-    put(tmp_path, good() | {"env": {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}})
-    (need,) = needs(load_recipe(str(tmp_path / "try.yaml")))
+    (need,) = needs(loaded(tmp_path, env={"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}))
     assert need.name == "VLLM_ALLOW_RUNTIME_LORA_UPDATING"
 
 
 def test_the_gateway_keeps_two_adapters_of_one_name_apart(tmp_path: Path) -> None:
-    (tmp_path / "two").mkdir()
     one = recipe(tmp_path, ["maths=${maths}"])
-    data = good() | {"args": args("maths=${other}")}
-    other = {"repo": "somebody/maths-lora", "folder": "other"}
-    data["checkpoints"] = {"model": CHECKPOINTS["model"], "other": other}
-    put(tmp_path / "two", data)
-    two = load_recipe(str(tmp_path / "two" / "try.yaml"))
+    other = CHECKPOINTS | {"maths": {"repo": "somebody/maths-lora", "folder": "other"}}
+    two = loaded(tmp_path, checkpoints=other, args=args("maths=${maths}"))
     fleet = fleet_of(tmp_path, f"{SPARKS}gateway: {{spark: spark-a}}\n")
     names = [replica.recipe for replica in fleet.replicas.values()]
     (problem,) = unsupported(fleet, dict(zip(names, (one, two), strict=True)))

@@ -7,7 +7,7 @@ import pytest
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import GIB
-from sparkwright.declared.recipe.build import DISK, FOLDERS, build_files, build_name, build_problems
+from sparkwright.declared.recipe.build import FOLDERS, build_files, build_name, build_problems
 from sparkwright.declared.recipe.values import ImageBuild
 from sparkwright.machine.preflight.preflight import findings
 from sparkwright.plan.release.release import Release
@@ -103,14 +103,9 @@ def test_a_built_image_changes_nothing_else_of_a_release() -> None:
         assert made.files[file] == pulled.files[file]
 
 
-def test_other_inputs_are_another_release() -> None:
-    releases = [built(), built(NAME="y"), built(digest=f"sha256:{'6' * 64}")]
-    assert len({each.id for each in releases}) == len({each.image for each in releases}) == 3
-
-
 def test_a_build_takes_disk_beside_what_it_is_built_on() -> None:
     survey = changed(FIT, root_free=80 * GIB, docker_free=80 * GIB)
-    wanted = changed(WANTED, build=DISK)
+    wanted = changed(WANTED, build=ImageBuild.disk)
     assert findings(survey, WANTED, NOW) == []
     (finding,) = findings(survey, wanted, NOW)
     assert "80.0 GiB free" in finding.found

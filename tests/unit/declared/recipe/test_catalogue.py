@@ -8,7 +8,7 @@ import yaml
 from sparkwright.declared.recipe.loader import RECIPES as PROJECT_RECIPES
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
 from sparkwright.declared.recipe.recipe import Recipe
-from tests.makers.recipe import good, put
+from tests.makers.recipe import loaded
 from tests.recipes.catalogue import (
     CHOICE,
     CHOSEN,
@@ -24,14 +24,9 @@ from tests.recipes.catalogue import (
 from tests.recipes.choices import CHOICES, recipe_of
 
 
-def recipe(folder: Path, **changes: object) -> Recipe:
-    put(folder, {**good(), **changes})
-    return load_recipe(str(folder / "try.yaml"))
-
-
 def cells(folder: Path, **changes: object) -> list[str]:
     """Of the one line that a recipe makes."""
-    *_, line = table([recipe(folder, **changes)]).splitlines()
+    *_, line = table([loaded(folder, **changes)]).splitlines()
     return [cell.strip() for cell in line.strip("|").split(" | ")]
 
 
@@ -69,37 +64,13 @@ def test_a_recipe_says_what_it_does_to_requests(recipe: Recipe) -> None:
     says = "without its vision encoder" in recipe.description
     assert recipe.options.language_model_only is says
     is_explained = "uncensored by a third party" in recipe.description
-    assert is_explained or "heretic" not in str(recipe).lower()
-
-
-def test_a_heretic_is_among_them() -> None:
-    assert any("heretic" in str(each).lower() for each in RECIPES)
-
-
-def test_the_tables_are_written_between_their_markers() -> None:
-    tables = catalogue(map(load_recipe, recipe_names()))
-    text = f"before\n{CHOICE}{CHOSEN}\n{START}an old table\n{END}\nafter\n"
-    assert written(text).endswith(f"\n{START}{tables}\n{END}\nafter\n")
-    assert written(text).startswith(f"before\n{CHOICE}**One Spark**\n\n| for |")
+    assert is_explained is ("heretic" in str(recipe).lower())
 
 
 def test_every_recipe_but_the_labs_has_a_line() -> None:
     lines = catalogue(map(load_recipe, recipe_names())).splitlines()
     shown = [line.split("`")[1] for line in lines if line.startswith("| `")]
     assert sorted(shown) == [name for name in recipe_names() if not name.startswith("lab-")]
-
-
-def test_cards_and_builds_have_tables_of_their_own() -> None:
-    names = ("qwen3.5-35b-sm121", "qwen3.5-35b-nvfp4-rtx-5090", "qwen3.6-35b-nvidia", "lab-built")
-    lines = catalogue(map(load_recipe, names)).splitlines()
-    assert [line for line in lines if line.startswith(("###", "| `"))] == [
-        "### On Sparks",
-        next(line for line in lines if "qwen3.6-35b-nvidia" in line),
-        "### On Sparks, with an image to be built",
-        next(line for line in lines if "qwen3.5-35b-sm121" in line),
-        "### On graphics cards",
-        next(line for line in lines if "qwen3.5-35b-nvfp4-rtx-5090" in line),
-    ]
 
 
 def test_a_line(tmp_path: Path) -> None:
@@ -110,7 +81,7 @@ def test_a_line(tmp_path: Path) -> None:
         args={"max-model-len": 262144},
         expected={"single": {"tok_s": 83.9, "tok_s_min": 41.1}, "prose": {"tok_s": 25.4}},
     ) == ["`try`", "A model of ours.", "gb10: 1 or 2", "262,144", "25 to 84"]
-    assert r"a \| b" in table([recipe(tmp_path, description="a | b")])
+    assert r"a \| b" in table([loaded(tmp_path, description="a | b")])
     # What a source does not tell.
     assert cells(tmp_path, args={"max-model-len": "auto"})[3:] == ["what fits", "?"]
     assert cells(tmp_path, args={})[3] == "the model's"

@@ -5,20 +5,10 @@ from pathlib import Path
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.placed import Place
-from sparkwright.declared.recipe.loader import RECIPES, load_recipe
-from sparkwright.declared.recipe.published.draft import NotForUs
-from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.declared.recipe.published.document import NotForUs
 from sparkwright.declared.recipe.values import ImageMods
-from sparkwright.plan.release.command import Ranks
-from sparkwright.plan.release.lock import (
-    CheckpointLock,
-    ImageLock,
-    Lock,
-    LockedFile,
-    checkpoint_key,
-)
-from sparkwright.plan.release.release import make_release
+from sparkwright.plan.release.command import Ranks, serve_arguments
 from sparkwright.run.inventory.groups import load
 from tests.published import published
 from tests.unit.unplaced import unplaced
@@ -41,6 +31,7 @@ defaults:
 env:
   VLLM_MARLIN_USE_ATOMIC_ADD: 1
   NCCL_IB_DISABLE: "0"
+  VLLM_LOGGING_LEVEL: WARNING
 command: |
   vllm serve {model} \\
     --host {host} \\
@@ -94,17 +85,13 @@ def put(tmp_path):
 
 
 def theirs(path):
-    return published(path)[0]
+    return published(path).recipe
 
 
 def problems(path):
     with pytest.raises(PlanError) as error:
         published(path)
     return unplaced(error.value.problems, path)
-
-
-def remarks(path):
-    return published(path)[1].remarks
 
 
 def test_sparkrun(put):
@@ -119,6 +106,7 @@ def test_sparkrun(put):
     assert recipe.checkpoints["drafter"].repo == "z-lab/Qwen3.6-35B-A3B-DFlash"
     # Older ones are refused of any recipe.
     assert recipe.checkpoints["drafter"].not_before
+    # The level of the log is left to the owner.
     assert recipe.env == {"VLLM_MARLIN_USE_ATOMIC_ADD": "1"}
     assert recipe.args == {
         "max-model-len": 262144,
@@ -137,25 +125,20 @@ def test_spark_vllm_docker(put):
     assert recipe.image == "docker.io/somebody/spark-vllm:latest"
     assert recipe.sparks == [1, 2]
     assert recipe.served_names == ["large"]
-    assert recipe.args == {
-        "compilation-config": {"cudagraph_mode": "none", "custom_ops": ["all"]},
-    }
+    assert recipe.args == {"compilation-config": {"cudagraph_mode": "none", "custom_ops": ["all"]}}
 
 
 @pytest.mark.parametrize(
-    ("text", "changes", "sparks"),
+    ("changes", "sparks"),
     [
-        (SPARKRUN, [("runtime: vllm", "max_nodes: 1")], [1]),
-        (SPARKRUN, [TWO], [2]),
-        (SPARKRUN, [TWO, ("runtime: vllm", "min_nodes: 2")], [2]),
-        (SPARKRUN, [("    -tp {tensor_parallel} \\\n", "")], [1]),
-        (DOCKER, [("solo_only: false", "solo_only: true")], [1]),
-        (DOCKER, [("cluster_only: false", "cluster_only: true")], [2]),
-        (DOCKER, [("tensor_parallel: 2", "tensor_parallel: 1")], [1]),
+        ([("runtime: vllm", "max_nodes: 1")], [1]),
+        ([TWO], [2]),
+        ([TWO, ("runtime: vllm", "min_nodes: 2")], [2]),
+        ([("    -tp {tensor_parallel} \\\n", "")], [1]),
     ],
-)  # fmt: skip
-def test_numbers_of_sparks(put, text, changes, sparks):
-    assert theirs(put(text, *changes)).sparks == sparks
+)
+def test_numbers_of_sparks(put, changes, sparks):
+    assert theirs(put(SPARKRUN, *changes)).sparks == sparks
 
 
 @pytest.mark.parametrize(
@@ -252,12 +235,10 @@ def test_images_that_a_launcher_pulls(put, container, arguments, image):
     ],
 )
 def test_what_changes_nothing_that_runs_is_taken(put, changes):
-    found, translated = published(put(SPARKRUN, *changes))
-    assert found.args == theirs(put()).args
-    told = [
-        each for each in translated.remarks if "executor_config: left out: restart_policy" in each
-    ]
-    assert bool(told) is ("executor_config" in changes[0][1])
+    translated = published(put(SPARKRUN, *changes))
+    assert translated.recipe.args == theirs(put()).args
+    told = "executor_config: left out: restart_policy" in "".join(translated.remarks)
+    assert told is ("executor_config" in changes[0][1])
 
 
 SIZES = """\
@@ -315,10 +296,9 @@ def test_the_numbers_of_sparks_that_the_size_allows(put, changes, sparks):
 
 
 def test_a_drafter_on_neither_one_gpu_nor_all(put):
-    text = SIZES.replace("{tensor_parallel}}'", "2}'")
-    (problem,) = problems(put(text, ("tensor_parallel: 2", "tensor_parallel: 1")))
+    changes = [("{tensor_parallel}}'", "2}'"), ("tensor_parallel: 2", "tensor_parallel: 1")]
+    (problem,) = problems(put(SIZES, *changes))
     assert "found draft_tensor_parallel_size 2 with sparks: 1; expected 1, or the" in problem
-    assert theirs(put(text, ("-tp {tensor_parallel}", "-tp 2"))).sparks == [2]
 
 
 @pytest.mark.parametrize(
@@ -343,7 +323,7 @@ def test_a_key_twice(put):
     path = put(SPARKRUN, ("runtime: vllm", "runtime: vllm\nruntime: 'vllm'"))
     line = Path(path).read_text().splitlines().index("runtime: 'vllm'") + 1
     assert theirs(path).sparks == [1]
-    assert f"{path}:{line}: runtime: found twice; expected once" in remarks(path)
+    assert f"{path}:{line}: runtime: found twice; expected once" in published(path).remarks
     (problem,) = problems(put(SPARKRUN, ("runtime: vllm", "runtime: vllm\nruntime: sglang")))
     assert "runtime: found twice; expected once" in problem
     # A recipe of ours has each key once.
@@ -366,7 +346,9 @@ def test_mods_of_a_published_recipe(put, tmp_path):
     recipe = theirs(path)
     assert isinstance(recipe.image, ImageMods)
     assert [Path(each).name for each in recipe.image.mods] == ["template"]
-    assert any("mods[0]: left out: mods/drop-caches empties the page" in r for r in remarks(path))
+    assert any(
+        "mods[0]: left out: mods/drop-caches empties the page" in r for r in published(path).remarks
+    )
     assert theirs(put(DOCKER, ("mods: []", "mods: [mods/drop-caches]"))).build is None
     (problem,) = problems(put(DOCKER, ("mods: []", "mods: [mods/fix-config]")))
     assert "mods/fix-config/run.sh:2: found python3 fix.py" in problem
@@ -392,58 +374,23 @@ def test_a_recipe_of_others_is_none_of_ours(put, text):
         load_recipe(path)
 
 
-def test_a_recipe_of_ours_by_its_path(tmp_path):
-    own = tmp_path / "mine.yaml"
-    own.write_text(
-        "extends: lab-tiny\ndescription: Mine.\nsource: Me.\nproven: By nobody.\nargs: {seed: 7}\n"
-    )
-    recipe = load_recipe(str(own))
-    assert (recipe.name, recipe.args["seed"]) == ("mine", 7)
-    assert load_recipe(str(RECIPES / "lab-tiny.yaml")) == load_recipe("lab-tiny")
-    with pytest.raises(PlanError, match="found no such file"):
-        load_recipe(str(tmp_path / "none.yaml"))
-
-
 def test_a_recipe_in_the_inventory(put, tmp_path):
-    own = "extends: qwen3.5-35b\ndescription: x\nsource: x\nproven: x\n"
-    put(own, name="foo.yaml")
+    put("extends: qwen3.5-35b\ndescription: x\nsource: x\nproven: x\n", name="foo.yaml")
     inventory = tmp_path / "inventory" / "sparks.yaml"
     inventory.parent.mkdir()
-    text = "sparks: {a: {ssh_hostname: 192.0.2.1}}\nreplicas:\n"
-    text += "  x: {recipe: %s, sparks: [a]}\n"
-    for name in ("../theirs/foo.yaml", str(tmp_path / "theirs/foo.yaml")):
-        inventory.write_text(text % name)
-        ((_, data),) = load(inventory)["x"]
-        assert data["recipe"] == str(tmp_path / "theirs/foo.yaml")
-    inventory.write_text(text % "../theirs/bar.yaml")
+    text = "sparks: {a: {}}\nreplicas: {x: {recipe: ../theirs/%s.yaml, sparks: [a]}}\n"
+    inventory.write_text(text % "foo")
+    ((_, data),) = load(inventory)["x"]
+    assert data["recipe"] == str(tmp_path / "theirs/foo.yaml")
+    inventory.write_text(text % "bar")
     with pytest.raises(PlanError, match=r"replicas.x.recipe: found .*bar.yaml, which is no file"):
         load(inventory)
-    inventory.write_text(text.replace("[a]", "[a, b]").replace("{a:", "{b: {}, a:") % name)
-    with pytest.raises(PlanError, match="expected 1, which is what recipe foo supports"):
-        load(inventory)
 
 
-def locked(recipe: Recipe) -> Lock:
-    checkpoints = {
-        checkpoint_key(checkpoint): CheckpointLock(
-            repo=checkpoint.repo,
-            revision=checkpoint.revision,
-            commit="c" * 40,
-            files={"config.json": LockedFile(size=1, git="b" * 40)},
-        )
-        for checkpoint in recipe.checkpoints.values()
-    }
-    image = ImageLock(digest="sha256:" + "d" * 64, config="sha256:" + "f" * 64, size=1)
-    return Lock(images={recipe.base_image: image}, checkpoints=checkpoints)
-
-
-def test_a_release_comes_out(put):
+def test_a_line_comes_out(put):
     recipe = theirs(put(SPARKRUN, ("model: owner", "model_revision: v1.2\nmodel: owner")))
     assert recipe.checkpoints["model"].revision == "v1.2"
-    release = make_release(recipe, locked(recipe), Place("/opt/x"), Ranks(("a",)))
-    assert release.id.startswith("my-model-v2-")
-    text = "".join(text for name, text in release.files.items() if not name.startswith("bin/"))
-    assert "theirs" not in text
-    assert "serve /models/owner--Model-35B \\\n" in release.files["run"]
-    assert "  --served-model-name owner/Model-35B \\\n" in release.files["run"]
-    assert '"model":"/models/z-lab--Qwen3.6-35B-A3B-DFlash"' in release.files["run"]
+    line = serve_arguments(recipe, Ranks())
+    assert line[:2] == ["serve", "/models/owner--Model-35B"]
+    assert line[line.index("--served-model-name") + 1] == "owner/Model-35B"
+    assert '"model":"/models/z-lab--Qwen3.6-35B-A3B-DFlash"' in " ".join(line)

@@ -7,21 +7,24 @@ import pytest
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from sparkwright.common.errors import PlanError
+from sparkwright.common.placed import folder_names
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
-from sparkwright.declared.recipe.recipe import Memory, Recipe
-from sparkwright.declared.recipe.values import reserved_folders
-from tests.makers.recipe import good, problems, put
+from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.declared.recipe.values import FABRIC_ENVIRONMENT
+from sparkwright.engine.state import phase
+from sparkwright.run.spark import SparkTarget
+from tests.makers.recipe import good, loaded, problems, put
+from tests.makers.release import lock, release
+from tests.makers.release import recipe as made
 
 
 def test_a_recipe_has_its_files_name_and_what_nobody_says(tmp_path: Path) -> None:
-    put(tmp_path, good())
-    recipe = load_recipe(str(tmp_path / "try.yaml"))
+    recipe = loaded(tmp_path)
     assert recipe.name == "try"
     assert recipe.checkpoints["model"].revision == "main"
     assert recipe.stop_timeout == 0
     # A stop waits for the drain.
-    put(tmp_path, {**good(), "args": {"shutdown-timeout": 60}})
-    assert load_recipe(str(tmp_path / "try.yaml")).stop_timeout == 58
+    assert loaded(tmp_path, args={"shutdown-timeout": 60}).stop_timeout == 58
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -38,12 +41,6 @@ def test_a_name_that_is_none_comes_with_the_nearest(tmp_path: Path) -> None:
         put(tmp_path, good(), name)
         with pytest.raises(PlanError, match="expected a name of a-z"):
             load_recipe(str(tmp_path / f"{name}.yaml"))
-
-
-def test_what_a_source_saw_of_the_memory_is_more_than_nothing(tmp_path: Path) -> None:
-    found = problems(tmp_path, memory=dict.fromkeys(Memory.model_fields, 0))
-    for key in Memory.model_fields:
-        assert any(f"memory.{key}: found 0" in each for each in found)
 
 
 def test_an_empty_file_lacks_everything(tmp_path: Path) -> None:
@@ -67,7 +64,7 @@ def test_an_empty_file_lacks_everything(tmp_path: Path) -> None:
         ),
         *(
             ({"folder": folder}, "folder: found .*expected another folder than backups")
-            for folder in reserved_folders()
+            for folder in (*folder_names(), "image", "image-build", "switch")
         ),
         *(
             ({"repo": repo}, "repo: found .*expected OWNER/NAME, as on the hub")
@@ -119,7 +116,6 @@ def test_two_checkpoints_need_two_folders(tmp_path: Path) -> None:
         ("args", {"--dtype": "auto"}, "did you mean 'dtype'? Expected a long option of vLLM"),
         ("args", {"max_model_len": 9}, "did you mean 'max-model-len'? Expected a long option"),
         ("env", [], "env: found []; expected a mapping, each name to text in quotes"),
-        ("memory", {"weights_gib": "3"}, "expected GiB of weights (as a number: without quotes)"),
         ("args", {"a b": "x"}, "expected a long option of vLLM without its dashes"),
         ("args", {"dtype": None}, "args.dtype: found null; expected true, false, a number, text"),
         ("args", {"dtype": "--port"}, 'args.dtype: found "--port"; expected true, false, a number'),
@@ -139,6 +135,33 @@ def test_two_checkpoints_need_two_folders(tmp_path: Path) -> None:
         ("by_sparks", {1: {"args": {"dtype": None}}}, "by_sparks.1.args.dtype: found null; expect"),
         ("by_sparks", {1: {"args": {"shutdown-timeout": "1m"}}}, 'out: found "1m"; expected whole'),
         ("by_sparks", {1: {"env": {"HF_TOKEN": "x"}}}, "1.env.HF_TOKEN: found a secret's name"),
+        ("args", {"seed": 10**26}, f"seed: found {10**26}; expected a number of at most 64 bits"),
+        ("args", {"seed": 1e300}, "args.seed: found 1e+300; expected a number of at most 64 bits"),
+        ("image", {"build": "a"}, "image.base: found nothing; expected the image that it is built"),
+        ("image", {"build": "../a", "base": "a/b:1"}, 'image.build: found "../a"; expected a fold'),
+        ("image", {"build": "a", "base": "a"}, 'image.base: found "a"; expected an image with a'),
+        ("expected", {"shrt": {"tok_s": 1}}, "expected.shrt: found an unknown workload; did you m"),
+        ("expected", {"short": {"toks": 1}}, "expected.short.toks: found an unknown figure; did"),
+        ("expected", {"short": {"tok_s": "x"}}, 'expected.short.tok_s: found "x"; expected a map'),
+        *(
+            ("expected", {"short": {"tok_s": figure}}, "expected.short.tok_s: found")
+            for figure in (-1.0, float("nan"), float("inf"))
+        ),
+        ("judged_by", "main", 'judged_by: found "main"; expected a release of vLLM'),
+        # What would hide a start from the run that waits for it.
+        (
+            "env",
+            {"VLLM_LOGGING_LEVEL": "WARNING"},
+            "LOGGING_LEVEL: found WARNING; remove it: it",
+        ),
+        ("env", {"VLLM_LOGGING_LEVEL": "error"}, 'set log_level = "WARNING" in the group data'),
+        ("env", {"VLLM_CONFIGURE_LOGGING": "0"}, "env.VLLM_CONFIGURE_LOGGING: found 0; remove it"),
+        ("args", {"uvicorn-log-level": "error"}, 'args.uvicorn-log-level: found "error"; remove'),
+        (
+            "by_sparks",
+            {1: {"env": {"VLLM_LOGGING_LEVEL": "ERROR"}}},
+            "by_sparks.1.env.VLLM_LOGGING",
+        ),
     ],
 )
 def test_a_value_that_cannot_be(tmp_path: Path, key: str, value: object, expected: str) -> None:
@@ -157,45 +180,29 @@ def test_all_problems_come_together(tmp_path: Path) -> None:
     assert len(found) == 5
 
 
+SCORES = {"answers": "scores", "args": {"runner": "pooling"}}
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        (
-            {"answers": "songs"},
-            'answers: found "songs"; expected chat, embeddings, or scores (of documents, for a '
-            "query)",
-        ),
-        (
-            {"answers": "embeddings"},
-            "args.runner: found nothing; expected pooling, as answers is embeddings",
-        ),
-        (
-            {"answers": "scores", "args": {"runner": "generate"}},
-            'args.runner: found "generate"; expected pooling, as answers is scores',
-        ),
-        (
-            {"args": {"runner": "pooling"}},
-            "answers: found chat with runner: pooling; expected embeddings or scores",
-        ),
-        (
-            {"answers": "scores", "args": {"runner": "pooling"}, "sparks": [1, 2]},
-            "sparks: found [1, 2]; expected [1], as answers is scores",
-        ),
-        (
-            {"unjudged": ["max-model-len"]},
-            "unjudged: found it without judged_by; expected the release that cannot judge them",
-        ),
+        ({"answers": "songs"}, 'answers: found "songs"; expected chat, embeddings, or scores (of'),
+        ({"answers": "embeddings"}, "args.runner: found nothing; expected pooling, as answers is"),
+        (SCORES | {"args": {"runner": "generate"}}, 'args.runner: found "generate"; expected pool'),
+        ({"args": {"runner": "pooling"}}, "answers: found chat with runner: pooling; expected emb"),
+        (SCORES | {"sparks": [1, 2]}, "sparks: found [1, 2]; expected [1], as answers is scores"),
+        ({"unjudged": ["max-model-len"]}, "unjudged: found it without judged_by; expected the rel"),
         (
             {"unjudged": ["max-modellen"], "judged_by": "0.33.0"},
-            "unjudged: found max-modellen; did you mean 'max-model-len'? Expected one of "
-            "VLLM_LOGGING_LEVEL, max-model-len",
+            "unjudged: found max-modellen; did you mean 'max-model-len'? Expected one of VLLM_LOG",
         ),
     ],
 )
 def test_what_an_engine_answers_and_what_nobody_judges(
     tmp_path: Path, changes: dict[str, object], told: str
 ) -> None:
-    assert problems(tmp_path, **changes) == [told]
+    (problem,) = problems(tmp_path, **changes)
+    assert problem.startswith(told)
 
 
 def test_the_rerankers_prompt_is_that_of_its_card() -> None:
@@ -223,3 +230,90 @@ def test_no_variant_of_qwen35_35b_samples_with_flashinfer(variant: str) -> None:
     """github.com/AI-Guru/ai_services, 5afca52: in all four compose files, against endless loops."""
     env = load_recipe(f"qwen3.5-35b{variant}").env
     assert env["VLLM_USE_FLASHINFER_SAMPLER"] == "0"
+
+
+def test_what_each_level_makes_of_an_engine() -> None:
+    assert made().at_level("INFO") == made()
+    assert made().at_level("DEBUG").env["VLLM_LOGGING_LEVEL"] == "DEBUG"
+    quiet = made().at_level("WARNING")
+    assert quiet.args["disable-uvicorn-access-log"] is True
+    assert quiet.env["VLLM_LOG_STATS_INTERVAL"] == "3600"
+    assert quiet.env.get("VLLM_LOGGING_LEVEL") == made().env.get("VLLM_LOGGING_LEVEL")
+    assert release(quiet).id != release().id
+
+
+def test_a_quiet_engine_says_all_that_a_start_says() -> None:
+    """Nothing that its two settings leave out is among what phases are read of."""
+    noise = [
+        'INFO:     127.0.0.1:40000 - "POST /v1/chat/completions HTTP/1.1" 200 OK',
+        "(APIServer pid=1) INFO 11-21 07:49:40 [loggers.py:257] Engine 000: Avg prompt throughput: "
+        "1.2 tokens/s, Avg generation throughput: 3.4 tokens/s, Running: 1 reqs, Waiting: 0 reqs",
+    ]
+    assert phase(noise) is None
+
+
+def test_the_group_data_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sparkwright.run.spark.recipe_of", lambda name: made())
+    data = {"recipe": "try", "ranks": ["a"], "rank": 0, "log_level": "WARNING"}
+    served = SparkTarget.of(data).release_by(lock())
+    assert served
+    files = served.files
+    assert "VLLM_LOG_STATS_INTERVAL=3600\n" in files["engine.env"]
+    assert "--disable-uvicorn-access-log" in files["run"]
+
+
+def test_what_a_spark_finds_about_its_link_is_no_recipes(tmp_path: Path) -> None:
+    found = problems(tmp_path, env=dict.fromkeys(FABRIC_ENVIRONMENT, "x"))
+    assert {each.partition("; ")[0] for each in found} == {
+        f"env.{variable}: found it set" for variable in FABRIC_ENVIRONMENT
+    }
+
+
+def test_what_differs_with_a_number_of_sparks_replaces_the_rest(tmp_path: Path) -> None:
+    base = {
+        "sparks": [1, 2],
+        "args": {"max-model-len": 4096, "speculative-config": {"method": "mtp", "tokens": 2}},
+        "env": {"A": "1", "B": "1"},
+    }
+    own = {
+        "args": {"speculative-config": {"method": "mtp"}, "shutdown-timeout": 60},
+        "env": {"B": "2", "C": "${drafter}"},
+        "start_timeout": 90,
+    }
+    recipe = loaded(tmp_path, **base, by_sparks={2: own})
+    one, two = recipe.for_sparks(1), recipe.for_sparks(2)
+    assert (one.args, one.env, one.start_timeout) == (base["args"], base["env"], 60)
+    assert two.args == {
+        "max-model-len": 4096,
+        "speculative-config": {"method": "mtp"},
+        "shutdown-timeout": 60,
+    }
+    assert two.env == {"A": "1", "B": "2", "C": "${drafter}"}
+    assert (two.start_timeout, two.stop_timeout) == (90, 58)
+    assert one.by_sparks == two.by_sparks == {}
+    assert recipe.args == base["args"]
+    same = loaded(tmp_path, sparks=[1, 2])
+    assert same.for_sparks(1) == same.for_sparks(2) == same
+
+
+def test_problems_of_all_numbers_come_together(tmp_path: Path) -> None:
+    def wrong() -> dict[str, object]:
+        return {"args": {"port": 1}, "env": {"A_KEY": "x"}}
+
+    by_sparks = {count: wrong() for count in (1, 2, 3)}
+    found = problems(tmp_path, sparks=[1, 2], by_sparks=by_sparks, **wrong())
+    assert len(found) == 9
+    assert "by_sparks.3: found 3; expected 1 or 2, which `sparks` lists" in found
+
+
+def test_two_sparks_keep_memory_free() -> None:
+    for recipe in map(load_recipe, recipe_names()):
+        if 2 in recipe.sparks and "gb10" in recipe.hardware:
+            assert recipe.for_sparks(2).args["gpu-memory-utilization"] <= 0.75, recipe.name
+
+
+def test_the_lab_recipe_differs_only_in_how_its_ranks_share_cores() -> None:
+    recipe = load_recipe("lab-tiny")
+    one, two = recipe.for_sparks(1), recipe.for_sparks(2)
+    assert one.args == two.args
+    assert two.env.items() - one.env.items() == {("VLLM_CPU_OMP_THREADS_BIND", "nobind")}

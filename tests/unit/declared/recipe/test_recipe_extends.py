@@ -8,8 +8,7 @@ import pytest
 from sparkwright.common.errors import PlanError
 from sparkwright.declared.recipe import loader
 from sparkwright.declared.recipe.loader import load_recipe
-from sparkwright.declared.recipe.recipe import Recipe
-from tests.makers.recipe import good, problems, put
+from tests.makers.recipe import good, loaded, put
 
 OWN = {"extends": "base", "description": "Another.", "source": "here", "proven": "By us."}
 
@@ -25,7 +24,6 @@ def extended(folder: Path, **own: object):
     base = {
         "args": {"max-model-len": 4096, "dtype": "auto"},
         "expected": {"single": {"tok_s": 50}},
-        "memory": {"weights_gib": 20},
         "sparks": [1, 2],
         "by_sparks": {2: {"args": {"dtype": "half"}}},
     }
@@ -44,7 +42,6 @@ def test_what_a_recipe_does_not_say_is_the_others(tmp_path: Path) -> None:
     assert recipe.for_sparks(2).args["dtype"] == "half"
     # What was measured belongs to one recipe.
     assert not recipe.expected
-    assert recipe.memory.weights_gib is None
     # Null takes a key away.
     recipe = extended(tmp_path, args={"dtype": None}, checkpoints={"drafter": None})
     assert recipe.args == {"max-model-len": 4096}
@@ -90,46 +87,18 @@ def test_figures_differ_with_the_number_of_sparks(tmp_path: Path) -> None:
     assert recipe.for_sparks(2).expected == {"single": {"tok_s": 70}}
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "problem"),
-    [
-        ("image", "latest", 'image: found "latest"; expected an image with a tag or digest'),
-        ("image", {"build": "a"}, "image.base: found nothing; expected the image that it is built"),
-        ("image", {"build": "../a", "base": "a/b:1"}, 'image.build: found "../a"; expected a fol'),
-        ("image", {"biuld": "a", "base": "a/b:1"}, "image.build: found nothing; expected a folde"),
-        ("image", {"build": "a", "base": "a"}, 'image.base: found "a"; expected an image with a'),
-        ("expected", {"shrt": {"tok_s": 1}}, "expected.shrt: found an unknown workload; did you m"),
-        ("expected", {"short": {"toks": 1}}, "expected.short.toks: found an unknown figure; did y"),
-        ("expected", {"short": {"tok_s": "x"}}, 'expected.short.tok_s: found "x"; expected a map'),
-        *(
-            ("expected", {"short": {"tok_s": figure}}, "expected.short.tok_s: found")
-            for figure in (-1.0, float("nan"), float("inf"))
-        ),
-        ("judged_by", "main", 'judged_by: found "main"; expected a release of vLLM'),
-    ],
-)
-def test_images_figures_and_judges_that_cannot_be(
-    tmp_path: Path, key: str, value: object, problem: str
-) -> None:
-    assert problems(tmp_path, **{key: value})[0].startswith(problem)
-
-
 def test_what_a_good_recipe_may_say_of_its_image_and_checkpoints(tmp_path: Path) -> None:
-    def loaded(**changes: object) -> Recipe:
-        put(tmp_path, {**good(), **changes})
-        return load_recipe(str(tmp_path / "try.yaml"))
-
-    assert loaded().build is None
+    assert loaded(tmp_path).build is None
     build = {"build": "sm121-inject", "base": "example.org/vllm:1", "args": {"VLLM_COMMIT": "abc"}}
-    built = loaded(image=build)
+    built = loaded(tmp_path, image=build)
     assert built.base_image == "example.org/vllm:1"
     assert built.build
     assert built.build.args == {"VLLM_COMMIT": "abc"}
-    assert loaded(vllm="0.33.0").judge == "0.33.0"
-    assert loaded(vllm="main", judged_by="0.20.2").judge == "0.20.2"
+    assert loaded(tmp_path, vllm="0.33.0").judge == "0.33.0"
+    assert loaded(tmp_path, vllm="main", judged_by="0.20.2").judge == "0.20.2"
     since = date(2026, 4, 19)
     model = {"repo": "owner/model", "folder": "model", "not_before": since}
-    assert loaded(checkpoints={"model": model}).checkpoints["model"].not_before == since
+    assert loaded(tmp_path, checkpoints={"model": model}).checkpoints["model"].not_before == since
 
 
 @pytest.mark.parametrize("base", ["", "null", "''", "[]", "false"])

@@ -1,4 +1,5 @@
-"""Combinations that are known not to work are refused, and their nearest good ones are not."""
+"""Combinations that are known not to work are refused, their nearest good ones are not; and which
+published faults a recipe's vLLM has."""
 
 from datetime import date
 from pathlib import Path
@@ -6,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
-from sparkwright.declared.recipe.rules import doubts
-from tests.makers.recipe import good, problems, put
+from sparkwright.declared.recipe.rules import advisories, doubts, published_faults
+from tests.commands import sparkwright
+from tests.makers.recipe import loaded, problems
 
 MTP = {"method": "mtp", "num_speculative_tokens": 2}
 NESTED = {"text_config": {"rope_parameters": {"rope_type": "yarn"}}}
@@ -45,8 +47,7 @@ FP8 = {"kv-cache-dtype": "fp8"}
 
 @pytest.mark.parametrize("repo", ["Qwen/Qwen3.5-35B-A3B-FP8", "ig1/Qwen3.5-35B-A3B-NVFP4"])
 def test_an_fp8_kv_cache_that_sources_disagree_on_is_warned_of(tmp_path: Path, repo: str) -> None:
-    put(tmp_path, {**good(), "checkpoints": served(repo), "args": FP8})
-    recipe = load_recipe(str(tmp_path / "try.yaml"))
+    recipe = loaded(tmp_path, checkpoints=served(repo), args=FP8)
     (warning,) = doubts(recipe)
     assert not warning.error
     assert repo in warning.found
@@ -66,8 +67,7 @@ def test_an_fp8_kv_cache_that_sources_disagree_on_is_warned_of(tmp_path: Path, r
     ],
 )
 def test_no_other_is_warned_of(tmp_path: Path, changes: dict[str, object]) -> None:
-    put(tmp_path, {**good(), **changes})
-    assert not [*doubts(load_recipe(str(tmp_path / "try.yaml")))]
+    assert not [*doubts(loaded(tmp_path, **changes))]
 
 
 def test_our_own_are_warned_of_where_their_source_measured_it() -> None:
@@ -126,8 +126,7 @@ def test_what_fails_in_silence_is_refused(
     ],
 )
 def test_what_differs_in_what_matters_passes(tmp_path: Path, changes: dict[str, object]) -> None:
-    put(tmp_path, {**good(), "vllm": "0.28.0", **changes})
-    load_recipe(str(tmp_path / "try.yaml"))
+    loaded(tmp_path, **{"vllm": "0.28.0", **changes})
 
 
 DRAFTER = {"repo": "z-lab/Qwen3.6-35B-A3B-DFlash", "folder": "drafter"}
@@ -142,5 +141,45 @@ def test_an_old_copy_of_the_drafter_must_be_refused(tmp_path: Path, since: date 
         "expected 2026-04-19 or later: older ones crash"
     )
     newer = {**DRAFTER, "not_before": date(2026, 4, 19)}
-    put(tmp_path, {**good(), "checkpoints": {**OTHER, "drafter": newer}})
-    load_recipe(str(tmp_path / "try.yaml"))
+    loaded(tmp_path, checkpoints={**OTHER, "drafter": newer})
+
+
+OLD = load_recipe("qwen3.5-35b-nvfp4-rtx-5090")
+N, TRUST = "GHSA-3mwp-wvh9-7528", "GHSA-7972-pg2x-xr59"
+
+
+@pytest.mark.parametrize(
+    ("vllm", "known"),
+    [
+        ("0.9.0", {N}),
+        ("0.17.0", {N, TRUST}),
+        ("0.18.0", {N}),
+        ("0.19.0", set()),
+        # Builds may be of before the release that they are nearest to.
+        ("main of 2026-03-20 (about 0.18.0)", {N, TRUST}),
+        ("main of 2026-03-31 (0.18.3.dev17)", {N}),
+        ("0.28.0", set()),
+        ("its image's own", set()),
+    ],
+)
+def test_each_release_has_faults_of_its_own(vllm: str, known: set[str]) -> None:
+    told = published_faults(OLD.model_copy(update={"vllm": vllm})) or ""
+    assert {each for each in (N, TRUST) if each in told} == known
+
+
+def test_a_newer_release_is_named_and_the_printed_command_says_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told = published_faults(OLD)
+    assert told
+    assert told.startswith("recipe qwen3.5-35b-nvfp4-rtx-5090 has vLLM 0.18.0, of which faults")
+    assert "0.24.0 or later" in told
+    assert published_faults(OLD.model_copy(update={"vllm": "0.24.0"})) is None
+    assert sparkwright("recipes", "command", OLD.name) == 0
+    assert f"\n# {told}\n" in capsys.readouterr().out
+
+
+def test_the_page_has_all_advisories() -> None:
+    page = (Path(__file__).parents[4] / "docs/recipes.md").read_text()
+    for each in advisories():
+        assert f"| `{each['id']}` | {each['fixed']} | {each['fault']} |" in page

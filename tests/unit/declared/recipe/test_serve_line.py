@@ -3,8 +3,12 @@
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.declared.recipe.published.serve_line import beyond_two, fill, parse_line
-from sparkwright.declared.recipe.published.shell import ShellError
+from sparkwright.declared.recipe.published.serve_line import (
+    ShellError,
+    beyond_two,
+    fill,
+    parse_line,
+)
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,7 @@ import json
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.declared.recipe.loader import load_recipe, recipe_names
-from sparkwright.declared.recipe.workloads import (
-    EXPECTED,
-    LONG,
-    METRICS,
-    WORKLOADS,
-    order,
-    passages,
-)
+from sparkwright.declared.recipe.workloads import LONG, WORKLOADS, order, passages
 from sparkwright.run.options import RunOptions, options_of
 
 
@@ -51,11 +43,3 @@ def test_mixes_ask_their_kinds_in_turn():
     assert kinds[3::4] == [None] * 5
     assert len(set(kinds[0::4])) > 1
     assert not {*kinds[0::4]} & {*kinds[1::4]}
-
-
-def test_recipes_expect_only_what_is_measured():
-    expected = [load_recipe(name).expected for name in recipe_names()]
-    assert any(expected)
-    for figures in expected:
-        assert set(figures) <= set(EXPECTED)
-        assert {metric for values in figures.values() for metric in values} <= set(METRICS)

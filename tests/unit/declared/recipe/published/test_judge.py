@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.declared.recipe.published.draft import Translated
+from sparkwright.declared.recipe.published.translated import JUDGES, Translated, version_of
 from tests.published import published
+from tests.recipes import releases
 
 STOCK = "vllm/vllm-openai:v0.28.0"
 TEXT = """\
@@ -40,7 +41,7 @@ def read(tmp_path: Path) -> Read:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "run.sh").write_text("patch -p1 < add.patch\n")
         (folder / "add.patch").write_text(f"+    {mod}: int = 0\n")
-        return published(path)[1]
+        return published(path)
 
     return translate
 
@@ -105,3 +106,23 @@ def test_variables_that_vllm_passes_over(read: Read) -> None:
     (remark,) = found.remarks
     assert remark.endswith("env.VLLM_NOBODYS: vLLM 0.28.0 lacks it, and passes over it")
     assert read("example.org/vllm:1", "--seed 2").data["unjudged"] == ["VLLM_NOBODYS"]
+
+
+def test_every_judge_can_be_had() -> None:
+    assert {*JUDGES} <= {*releases.known()}
+
+
+@pytest.mark.parametrize(
+    ("image", "vllm", "judge"),
+    [
+        ("vllm/vllm-openai:v0.28.0", "0.28.0", "0.28.0"),
+        ("vllm/vllm-openai:v0.24.0-ubuntu2404", "0.24.0", "0.24.0"),
+        ("vllm/vllm-openai:v0.26.0", "0.26.0", "0.27.1"),
+        (f"vllm/vllm-openai:v0.24.0@sha256:{'a' * 64}", "0.24.0", "0.24.0"),
+        ("a/b:latest", "its image's own", "0.33.0"),
+        ("nvcr.io/nvidia/vllm:26.04-py3", "its image's own", "0.33.0"),
+        ("vllm/vllm-openai:latest", "its image's own", "0.33.0"),
+    ],
+)
+def test_a_tag_that_names_a_release_decides(image: str, vllm: str, judge: str) -> None:
+    assert version_of(image) == (vllm, judge)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.declared.recipe.published.draft import NotForUs
-from sparkwright.declared.recipe.published.sources import Checkout, entries, find
+from sparkwright.declared.recipe.published.document import NotForUs
+from sparkwright.declared.recipe.published.sources import Checkout, entries
 from tests.makers.vllm_project import TEXT
 from tests.published import published
 
@@ -22,7 +22,7 @@ def read(tmp_path: Path):
             text = text.replace(old, new)
         path = tmp_path / "Model-30B.yaml"
         path.write_text(text)
-        return published(path, variant)[0]
+        return published(path, variant).recipe
 
     return load
 
@@ -32,7 +32,7 @@ def test_the_variants_are_recipes(read, tmp_path):
     keys = [entry.key.removeprefix("Model-30B/") for entry in entries(Checkout(tmp_path, "x"))]
     assert keys == ["default", "large", "huge", "elsewhere"]
     # The plain name means the default one.
-    assert published(tmp_path / "Model-30B.yaml")[0].name == "model-30b"
+    assert published(tmp_path / "Model-30B.yaml").recipe.name == "model-30b"
 
 
 def test_one_spark(read):
@@ -102,10 +102,3 @@ def test_lines_of_problems(read, changes, line, problem, tmp_path):
         each.startswith(f"{tmp_path}/Model-30B.yaml:{line}: ") and problem in each
         for each in error.value.problems
     ), error.value.problems
-
-
-def test_no_such_variant(read, tmp_path):
-    read("default")
-    known = "Model-30B/default, Model-30B/elsewhere, Model-30B/huge, Model-30B/large"
-    with pytest.raises(PlanError, match=f"found no recipe Model-30B/fp9; .*xpected one of {known}"):
-        find(Checkout(tmp_path, "there"), "Model-30B/fp9")
