@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socketserver import TCPServer
 from typing import ClassVar
 
 import pytest
@@ -114,7 +115,7 @@ def forwarding(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 @contextmanager
-def serving(server: ThreadingHTTPServer) -> Iterator[str]:
+def serving(server: TCPServer) -> Iterator[str]:
     """Run a server of Python's in a thread; its address as HOST:PORT."""
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

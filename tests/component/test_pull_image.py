@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from host.artifacts.image.pull import Pull
 from sparkwright.common.progress import JobProgress
 from tests.clock import patience
 from tests.makers.docker import listening
@@ -49,7 +50,6 @@ class Docker:
     requests: list[str] = field(default_factory=list)
     has_image: bool = False
     logins: list[str | None] = field(default_factory=list)
-    info: dict[str, Any] = field(default_factory=dict)
     said: str = ""
 
     def pull(self, login: str | None = None) -> tuple[int, JobProgress]:
@@ -80,7 +80,8 @@ class Docker:
 def docker(tmp_path: Path) -> Iterator[Docker]:
     for folder in ("jobs", "manifests"):
         (tmp_path / folder).mkdir()
-    (tmp_path / "manifests/image@555.json").write_text(json.dumps({"image": IMAGE, "size": 1200}))
+    orders = {"image": IMAGE, "registry": "example.org", "size": 1200}
+    (tmp_path / "manifests/image@555.json").write_text(json.dumps(orders))
     docker = Docker(tmp_path)
 
     class Handler(BaseHTTPRequestHandler):
@@ -101,11 +102,6 @@ def docker(tmp_path: Path) -> Iterator[Docker]:
 
         def do_GET(self) -> None:
             docker.requests.append(self.path)
-            if self.path == "/info":
-                self.send_response(200)
-                self.end_headers()
-                self.wfile.write(json.dumps(docker.info).encode())
-                return
             self.send_response(200 if docker.has_image else 404)
             self.end_headers()
 
@@ -168,26 +164,6 @@ def test_a_login_that_the_registry_refuses(docker: Docker) -> None:
     assert "s3cret" not in message + docker.said
 
 
-@pytest.mark.parametrize(
-    ("used", "hint"),
-    [
-        ("", "Docker uses no proxy, and not http://proxy.lan:3128: it reads daemon.json at its st"),
-        ("http://old.lan:1", "Docker uses another proxy than http://proxy.lan:3128"),
-        ("http://proxy.lan:3128", ""),
-    ],
-)
-def test_a_docker_that_has_not_started_since_the_proxy_was_set(
-    docker: Docker, used: str, hint: str
-) -> None:
-    orders = {"image": IMAGE, "size": 1200, "proxy": "http://proxy.lan:3128"}
-    (docker.root / "manifests/image@555.json").write_text(json.dumps(orders))
-    docker.info = {"HttpProxy": used}
-    docker.scripts = [(500, [{"message": "dial tcp: i/o timeout"}])] * 3
-    message = docker.refuse()
-    assert hint in message
-    assert ("--data docker=restart" in message) == bool(hint)
-
-
 FULL = "write /var/lib/docker/tmp/x: no space left on device"
 
 
@@ -214,9 +190,7 @@ def test_gives_up_after_some_tries(docker: Docker) -> None:
     assert "Docker does not answer" in docker.refuse()
 
 
-def test_phases(docker: Docker, monkeypatch: pytest.MonkeyPatch) -> None:
-    from host.artifacts.image.pull import Pull
-
+def test_phases() -> None:
     pull = Pull(1200)
     seen = []
     for event in PULL:

@@ -32,26 +32,22 @@ def run() -> int:
     _title("A virtual Spark, as it leaves the factory")
     lab.up(1)
     _title("From the factory to a served model: pyinfra " + shlex.join(_DEPLOY))
-    pyinfra = str(Path(sys.executable).with_name("pyinfra"))
     # The lab's hub knows no token of anybody's login.
     environment = os.environ | {"HF_TOKEN": _TOKEN}
-    command = [pyinfra, *_DEPLOY]
+    command = [str(Path(sys.executable).with_name("pyinfra")), *_DEPLOY]
     if subprocess.run(command, cwd=PROJECT, env=environment, check=False).returncode:
         print("\nThe deploy failed. Look: python -m tests.lab ssh spark1. Remove: make lab-down")
         return 1
     url = f"http://{lab.spark('spark1').address}:8000/v1/chat/completions"
-    show = f".venv/bin/python -m sparkwright -i {FLEET.stem} keys show"
-    key = f'"Authorization: Bearer $({show})"'
-    request = ["curl", "--silent", "--fail-with-body", url]
-    request += ["--header", "Content-Type: application/json", "--data", json.dumps(_QUESTION)]
-    line = f"{shlex.join(request)} --header {key}"
+    request = ["curl", "--silent", "--fail-with-body", url, "--data", json.dumps(_QUESTION)]
+    request += ["--header", "Content-Type: application/json"]
+    key = f".venv/bin/python -m sparkwright -i {FLEET.stem} keys show"
+    line = f'{shlex.join(request)} --header "Authorization: Bearer $({key})"'
     _title("A question to it")
-    print(line)
-    answer = subprocess.run(
-        line, shell=True, cwd=PROJECT, capture_output=True, text=True, check=False
-    )
+    print(line, flush=True)
+    answer = subprocess.run(line, shell=True, cwd=PROJECT, stdout=subprocess.PIPE, check=False)
     if answer.returncode:
-        print(answer.stdout, answer.stderr)
+        print(answer.stdout.decode())
         return 1
     choice = json.loads(answer.stdout)["choices"][0]["message"]["content"]
     print(f"\n{choice!r}\n")

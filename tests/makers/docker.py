@@ -23,14 +23,12 @@ class Docker:
         images: what it holds: any name of an image -> the files that it saves of it.
         names: names that were given to images.
         error: what it says instead of loading.
-        cut: bytes of a saved image after which it ends.
     """
 
     socket: Path
     images: dict[str, dict[str, bytes]] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
     error: str = ""
-    cut: int | None = None
 
     def saved(self, image: str) -> bytes:
         """Return what `docker save` writes."""
@@ -43,7 +41,7 @@ class Docker:
                 member = tarfile.TarInfo(path)
                 member.size = len(content)
                 tar.addfile(member, io.BytesIO(content))
-        return archive.getvalue()[: self.cut]
+        return archive.getvalue()
 
     def load(self, archive: bytes) -> None:
         """Take what `docker load` reads; the image is then known by its configuration's digest."""
@@ -93,10 +91,10 @@ def serving_docker(socket: Path) -> Iterator[Docker]:
 
         def do_GET(self) -> None:
             # The name has slashes too.
-            image, _, what = unquote(self.path).removeprefix("/images/").rpartition("/")
+            image = unquote(self.path).removeprefix("/images/").removesuffix("/json")
             if image not in docker.images:
                 self._answer(404, json.dumps({"message": f"No such image: {image}"}).encode())
-            elif what == "json":
+            else:
                 files = docker.images[image]
                 known = {
                     "Size": sum(map(len, files.values())),
@@ -104,8 +102,6 @@ def serving_docker(socket: Path) -> Iterator[Docker]:
                     "RootFS": {"Layers": json.loads(files["manifest.json"])[0]["Layers"]},
                 }
                 self._answer(200, json.dumps(known).encode())
-            else:
-                self._answer(200, docker.saved(image))
 
         def do_POST(self) -> None:
             if "/tag?" in self.path:
@@ -115,14 +111,11 @@ def serving_docker(socket: Path) -> Iterator[Docker]:
             archive = b"".join(iter(self._chunk, b""))
             if not self.ended:
                 return
-            if docker.error:
-                self._answer(
-                    200, json.dumps({"errorDetail": {"message": docker.error}}).encode() + b"\n"
-                )
-                return
-            docker.load(archive)
-            detail = {"current": len(archive), "total": len(archive)}
-            event = {"status": "Loading layer", "progressDetail": detail, "id": "aaa"}
+            event: dict[str, object] = {"errorDetail": {"message": docker.error}}
+            if not docker.error:
+                docker.load(archive)
+                detail = {"current": len(archive), "total": len(archive)}
+                event = {"status": "Loading layer", "progressDetail": detail, "id": "aaa"}
             self._answer(200, json.dumps(event).encode() + b"\n")
 
         def _chunk(self) -> bytes:

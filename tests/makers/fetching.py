@@ -4,21 +4,20 @@ import json
 import os
 import random
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from sparkwright.artifacts.weights.operations import ask_folders
+from sparkwright.artifacts.weights.deploy import ask_folders
 from sparkwright.artifacts.weights.weights import CheckpointFolder, differences, manifest_text
 from sparkwright.common.progress import JobProgress
 from sparkwright.plan.release.lock import CheckpointLock
 from sparkwright.plan.release.resolve import resolve_checkpoint
 from sparkwright.run.state import read_now
 from tests.clock import patience
-from tests.component.servers import until
+from tests.component.servers import serving, until
 from tests.lab import hub
 from tests.lab.hub.faults import Traffic
 from tests.lab.hub.server import Hub
@@ -35,9 +34,9 @@ TRIES = 10_000
 PROGRAM = """
 import pathlib, sys
 from host.common import retry
-from host.artifacts.weights import fetch, hashing_file, link, peer_source
+from host.artifacts.weights import fetch, hashing_file, link
 hashing_file.BLOCK = 64 * 1024
-retry.DELAYS = peer_source.DELAYS = (0.05,) * int(sys.argv.pop(1))
+retry.DELAYS = fetch.DELAYS = (0.05,) * int(sys.argv.pop(1))
 link.main(pathlib.Path(sys.argv[1]), sys.argv[2])
 fetch.command()
 """
@@ -162,16 +161,10 @@ def fetching(tmp_path: Path) -> Iterator[Spark]:
     for folder in ("manifests", "jobs", "secrets"):
         (root / folder).mkdir(parents=True)
     hub.add_commit(tmp_path / "hub", REPO, source)
-    with Hub(tmp_path / "hub", ("127.0.0.1", 0)) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            url = f"http://127.0.0.1:{server.server_port}"
-            locked = resolve_checkpoint(REPO, "main", url)
-            server.traffic = Traffic()  # what the lock asked for is not the Spark's
-            spark = Spark(root, source, url, tmp_path / "hub", locked, NAME)
-            spark.order()
-            yield spark
-        finally:
-            server.shutdown()
-            thread.join()
+    server = Hub(tmp_path / "hub", ("127.0.0.1", 0))
+    with serving(server) as address:
+        locked = resolve_checkpoint(REPO, "main", f"http://{address}")
+        server.traffic = Traffic()  # what the lock asked for is not the Spark's
+        spark = Spark(root, source, f"http://{address}", tmp_path / "hub", locked, NAME)
+        spark.order()
+        yield spark

@@ -4,7 +4,6 @@ import json
 import random
 import socketserver
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from sparkwright.common.progress import JobProgress
 from tests.clock import patience
+from tests.component.servers import serving
 from tests.makers.docker import Docker, image_files, serving_docker
 from tests.makers.fetching import TRIES
 from tests.programs import changed_program
@@ -107,13 +107,8 @@ def sending(data: bytes) -> Iterator[Head]:
                     rest = rest[65536:]
                     time.sleep(65536 / head.rate if head.rate else 0)
 
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        head = Head(server.server_address[1], data)
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield head
-        finally:
-            server.shutdown()
-            thread.join()
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    head = Head(server.server_address[1], data)
+    with serving(server):
+        yield head

@@ -47,8 +47,7 @@ def manifest_text(
 ) -> str:
     """Return the manifest of a checkpoint: its files, and where they come from.
 
-    That is the hub at a URL, the URL of the other Spark's share, or a bundle; and `folders`, those
-    of the Spark that may have some.
+    That is a hub, the URL of the other Spark's share, or a bundle; before it, folders of the Spark.
     """
     if share:
         source = {"source": share}

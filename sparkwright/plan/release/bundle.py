@@ -19,7 +19,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -47,7 +47,6 @@ _LARGEST_INDEX = 64 * 1024 * 1024
 # Bytes up to which a run reads a file to compare it before it begins. Larger ones are hashed on
 # their way, and on the Spark.
 _SMALL = 1024 * 1024
-_CHUNK = 1024 * 1024
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
@@ -195,11 +194,8 @@ def _wrong_files(bundle: Bundle) -> Iterator[str]:
 
 def file_hash(path: Path) -> str:
     """Return the sha256 of a file."""
-    digest = sha256()
     with path.open("rb") as content:
-        while chunk := content.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return file_digest(content, "sha256").hexdigest()
 
 
 def wheels_of(bundle: Bundle, requirements: str, name: str) -> list[str]:

@@ -79,10 +79,9 @@ def loading(tmp_path: Path) -> Iterator[Side]:
             bundle={
                 "media_type": "application/vnd.oci.image.manifest.v1+json",
                 "top": config,
-                "size": len(blobs[f"blobs/sha256/{config.removeprefix('sha256:')}"]),
+                "manifests": [config],
                 "config": config,
                 "layers": layers,
-                "blobs": {path: len(each) for path, each in blobs.items()},
             },
         )
         yield spark

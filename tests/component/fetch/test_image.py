@@ -93,14 +93,6 @@ def test_docker_is_full_and_then_does_not_answer(worker: Side) -> None:
     assert "Docker did not take the image" in refused(worker)
 
 
-def test_the_head_has_another_image_than_the_lock_or_none(head: Head, worker: Side) -> None:
-    ordered(worker, head, ids=[REFERENCE, f"sha256:{'5' * 64}", OTHER_ID])
-    assert "another image than the lock" in refused(worker)
-    head.data = b""
-    assert "the image of 127.0.0.1 ended early" in refused(worker)
-    assert worker.docker.images == {}
-
-
 def test_a_built_image_is_what_the_head_calls_so(head: Head, worker: Side) -> None:
     """Of what the worker had under that name, Docker takes the name."""
     worker.docker.images |= {BUILT: OTHER, OTHER_ID: OTHER}

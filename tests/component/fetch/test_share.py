@@ -1,4 +1,4 @@
-"""The worker copies weights from the head: share.py and fetch_weights.py, run as by their units."""
+"""The worker copies weights from the head, by the programs that their units run."""
 
 import os
 import signal

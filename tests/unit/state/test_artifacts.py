@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from host.state import artifacts, docker
-from sparkwright.artifacts.image.state import ImageState
+from sparkwright.artifacts.image.deploy import ImageState
 from tests.makers.docker import image_files, serving_docker
 
 

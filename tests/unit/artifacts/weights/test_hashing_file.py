@@ -5,6 +5,7 @@ import mmap
 import os
 from collections.abc import Callable
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -19,37 +20,23 @@ WHOLE = File("model.safetensors", len(CONTENT), sha256(CONTENT).hexdigest())
 
 def test_a_partial_file_that_is_too_long_begins_again(tmp_path: Path):
     """Of another commit, say: it is cut, so that what follows can be right."""
-    partial = tmp_path / "partial"
+    partial, content = tmp_path / "partial", BytesIO(CONTENT)
     partial.write_bytes(bytes(WHOLE.size + ALIGNED))
-    source = memoryview(CONTENT)
-
-    def read(part: memoryview) -> int:
-        nonlocal source
-        count = min(len(part), len(source), 1000)
-        part[:count] = source[:count]
-        source = source[count:]
-        return count
-
     with ResumableFile(partial, WHOLE) as growing:
         assert growing.position == 0
-        growing.append(read)
+        growing.append(lambda part: content.readinto(part[:1000]))
         assert growing.digest == WHOLE.digest
     assert partial.read_bytes() == CONTENT
 
 
-def blocks_of(content: bytes, breaks_at: int = -1) -> Callable[[memoryview], int]:
-    """Read content as a connection does, which breaks once where it is told."""
-    position = 0
+def breaks(content: bytes) -> Callable[[memoryview], int]:
+    """Read content as of a connection that breaks after it."""
+    source = BytesIO(content)
 
     def read(part: memoryview) -> int:
-        nonlocal position, breaks_at
-        if position == breaks_at:
-            breaks_at = -1
-            raise ConnectionResetError
-        stop = min(position + len(part), breaks_at if breaks_at > position else len(content))
-        part[: stop - position] = content[position:stop]
-        count, position = stop - position, stop
-        return count
+        if count := source.readinto(part):
+            return count
+        raise ConnectionResetError
 
     return read
 
@@ -60,9 +47,9 @@ def test_what_came_before_a_break_is_kept_and_hashed_once(
     monkeypatch.setattr(hashing_file, "BLOCK", ALIGNED)
     with ResumableFile(tmp_path / "partial", WHOLE) as growing:
         with pytest.raises(ConnectionResetError):
-            growing.append(blocks_of(CONTENT, breaks_at=2 * ALIGNED + 100))
+            growing.append(breaks(CONTENT[: 2 * ALIGNED + 100]))
         assert growing.position == 2 * ALIGNED
-        growing.append(blocks_of(CONTENT[2 * ALIGNED :]))
+        growing.append(BytesIO(CONTENT[2 * ALIGNED :]).readinto)
         assert growing.digest == WHOLE.digest
     assert (tmp_path / "partial").read_bytes() == CONTENT
 
@@ -79,7 +66,7 @@ def test_a_full_disk_is_not_lost_behind_a_broken_line(
         ResumableFile(tmp_path / "partial", WHOLE) as growing,
         pytest.raises(JobError, match="No space left"),
     ):
-        growing.append(blocks_of(CONTENT, breaks_at=ALIGNED))
+        growing.append(breaks(CONTENT[:ALIGNED]))
 
 
 def is_in_memory(file: Path) -> bool:
