@@ -56,7 +56,6 @@ class ImageLoad:
         self._size = size
         self._most = most
         self._passed = 0
-        self._is_whole = False
         self._layers: dict[str, tuple[int, int]] = {}
 
     def measure(self) -> tuple[str, int, int]:
@@ -70,7 +69,7 @@ class ImageLoad:
 
         Without a name, `docker image prune` would take it for waste.
         """
-        self._passed, self._is_whole = 0, False
+        self._passed, is_whole = 0, False
         self._layers.clear()
         docker = Docker()
         try:
@@ -79,6 +78,7 @@ class ImageLoad:
             docker.putheader("Transfer-Encoding", "chunked")
             try:
                 docker.endheaders(self._archive(members), encode_chunked=True)
+                is_whole = True
             except BrokenPipeError:
                 log("Docker has stopped listening; its reason follows")
             for event in events(docker.getresponse(), self._reference, [FULL]):
@@ -89,7 +89,7 @@ class ImageLoad:
             raise RetryableError(f"Docker did not take the image ({error})") from error
         finally:
             docker.close()
-        if not self._is_whole:
+        if not is_whole:
             raise RetryableError("Docker stopped listening in the middle of the image")
         self._name()
 
@@ -116,7 +116,6 @@ class ImageLoad:
         for path, text in made.items():
             yield _header(path, len(text)) + text + _padding(len(text))
         yield bytes(2 * tarfile.BLOCKSIZE)
-        self._is_whole = True
 
     def _blob(self, member: Member) -> Iterator[bytes]:
         yield _header(member.path, member.size)
