@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from urllib.parse import unquote
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
 
 
 @dataclass
@@ -23,12 +24,18 @@ class Docker:
         images: what it holds: any name of an image -> the files that it saves of it.
         names: names that were given to images.
         error: what it says instead of loading.
+        pulls: what it says of each further pull: status and lines.
+        asked: the paths of all requests.
+        logins: what came with each pull.
     """
 
     socket: Path
     images: dict[str, dict[str, bytes]] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
     error: str = ""
+    pulls: list[tuple[int, list[dict[str, Any]]]] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    logins: list[str | None] = field(default_factory=list)
 
     def saved(self, image: str) -> bytes:
         """Return what `docker save` writes."""
@@ -90,6 +97,7 @@ def serving_docker(socket: Path) -> Iterator[Docker]:
             return "socket"
 
         def do_GET(self) -> None:
+            docker.asked.append(self.path)
             # The name has slashes too.
             image = unquote(self.path).removeprefix("/images/").removesuffix("/json")
             if image not in docker.images:
@@ -104,6 +112,15 @@ def serving_docker(socket: Path) -> Iterator[Docker]:
                 self._answer(200, json.dumps(known).encode())
 
         def do_POST(self) -> None:
+            docker.asked.append(self.path)
+            if self.path.startswith("/images/create?"):
+                docker.logins.append(self.headers["X-Registry-Auth"])
+                status, lines = docker.pulls.pop(0)
+                if status == 200 and not any({"error", "errorDetail"} & {*line} for line in lines):
+                    name, tag = parse_qs(urlsplit(self.path).query).values()
+                    docker.images[f"{name[0]}@{tag[0]}"] = image_files(b"layer")[1]
+                self._answer(status, b"\r\n".join(json.dumps(line).encode() for line in lines))
+                return
             if "/tag?" in self.path:
                 docker.names.append(unquote(self.path.partition("/images/")[2]))
                 self._answer(201, b"")
