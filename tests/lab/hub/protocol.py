@@ -82,36 +82,12 @@ def staged_refusal(name: str, subject: str, seconds: int) -> Refusal:
             return Refusal(500, "Internal Error")
 
 
-def whoami(account: Account) -> dict[str, Any]:
-    """Return the answer of /api/whoami-v2."""
-    token = {"displayName": "lab", "role": "read", "createdAt": "2026-01-01T00:00:00.000Z"}
-    return {
-        "type": "user",
-        "id": account.name,
-        "name": account.name,
-        "fullname": account.name,
-        "isPro": False,
-        "orgs": [],
-        "auth": {"type": "access_token", "accessToken": token},
-    }
-
-
 def model_info(repository: Repository, commit: Commit, *, blobs: bool) -> dict[str, Any]:
     """Return the answer of /api/models/NAME; `blobs` adds sizes and hashes of the files."""
     return {
-        "_id": commit.id[:24],
         "id": repository.name,
-        "modelId": repository.name,
-        "author": repository.name.split("/")[0],
         "sha": commit.id,
-        "lastModified": commit.date,
-        "createdAt": repository.commits[0].date,
-        "private": False,
         "gated": "manual" if repository.gated else False,
-        "disabled": False,
-        "downloads": 0,
-        "likes": 0,
-        "tags": [],
         "siblings": [
             {"rfilename": path, "size": file.size, "blobId": file.blob, **_lfs(file, "sha256")}
             if blobs

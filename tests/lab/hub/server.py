@@ -91,7 +91,7 @@ class Handler(BaseHTTPRequestHandler):
         if path == "/api/whoami-v2":
             if account is None:
                 raise Refusal(401, "Invalid username or password.")
-            self._send_json(protocol.whoami(account))
+            self._send_json({"type": "user", "name": account.name})
         elif file:
             self._send_file(file, subject, account)
         elif model:
