@@ -139,10 +139,9 @@ def weights(root: str, checkpoints: Checkpoints, share: str = "") -> Generator[P
     orders = {
         name: manifest_text(
             locked,
-            own.settings.hf_endpoint,
+            "" if bundle else own.settings.hf_endpoint,
             places(locked.repo, name, own.settings.model_folders),
             share=share and f"{share}/weights/{name}",
-            bundled=bool(bundle),
         )
         for name, locked in checkpoints.items()
     }

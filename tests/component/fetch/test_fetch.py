@@ -210,7 +210,7 @@ def test_a_size_that_was_changed_in_the_lock(spark: Spark, by: int) -> None:
 @pytest.fixture
 def bundled(spark: Spark) -> Spark:
     """A Spark that is to take its weights from a bundle, which has them all."""
-    text = manifest_text(spark.locked, bundled=True)
+    text = manifest_text(spark.locked)
     (spark.root / f"manifests/{NAME}.json").write_text(text)
     for path in spark.locked.files:
         place = carried(spark) / path
