@@ -9,7 +9,7 @@ from pyinfra.api import FunctionCommand, Host, QuoteString, State, StringCommand
 from pyinfra.api.command import PyinfraCommand
 from pyinfra.api.exceptions import PyinfraError
 
-from sparkwright.artifacts.jobs.operations import LOST, put_manifest, start
+from sparkwright.artifacts.jobs.deploy import LOST, put_manifest, start
 from sparkwright.common.operations import differs, failing, run_now, spark_name
 from sparkwright.common.placed import Place
 from sparkwright.common.startup import start_line

@@ -1,12 +1,8 @@
 """build-image as its unit runs it, with a stand-in for `docker` that says what Docker's said."""
 
 import io
-import json
-import os
-import subprocess
 import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,18 +10,13 @@ import pytest
 
 from host.artifacts.image.build import Build
 from sparkwright.common.progress import JobProgress, ProgressLines
-from tests.clock import patience
-from tests.makers.docker import Docker, image_files, serving_docker
-from tests.programs import changed_program, script
+from tests.makers.docker import image_files
+from tests.makers.images import Side, side
+from tests.programs import script
 
-IMAGE = "sparkwright/lab-inject:555555555555"
+ID = "555555555555"
+IMAGE = f"sparkwright/lab-inject:{ID}"
 BASE = f"example.org/vllm@sha256:{'7' * 64}"
-PROGRAM = """
-import pathlib, sys
-from host.artifacts.image import build, docker_socket
-docker_socket.SOCKET = pathlib.Path(sys.argv.pop(1))
-build.command()
-"""
 # It keeps what it was given, and says what it is told to say.
 STAND_IN = """\
 #!/bin/sh
@@ -36,44 +27,33 @@ cat said
 """
 
 
-@dataclass
-class Spark:
-    root: Path
-    docker: Docker
-
-    def build(self, said: str) -> tuple[int, JobProgress]:
-        (self.root / "said").write_text(said)
-        process = subprocess.run(
-            changed_program(PROGRAM, self.docker.socket, self.root, "555555555555"),
-            env={**os.environ, "PATH": f"{self.root}/bin:{os.environ['PATH']}"},
-            capture_output=True,
-            text=True,
-            timeout=patience(),
-        )
-        report = (self.root / "jobs/image-build@555555555555.json").read_text()
-        return process.returncode, JobProgress(**json.loads(report))
-
-    def refuse(self, said: str) -> str:
-        status, progress = self.build(said)
-        assert (status, progress.phase) == (1, "failed")
-        return progress.message
-
-
 @pytest.fixture
-def spark(tmp_path: Path) -> Iterator[Spark]:
-    for folder in ("jobs", "manifests", "bin"):
-        (tmp_path / folder).mkdir()
-    orders = {
-        "image": IMAGE,
-        "base": BASE,
-        "args": {"UNITS": "2", "NAME": "two words"},
-        "files": {"Dockerfile": "ARG BASE\nFROM ${BASE}\n", "a.sh": "true\n"},
-    }
-    (tmp_path / "manifests/image-build@555555555555.json").write_text(json.dumps(orders))
-    stand_in = tmp_path / "bin/docker"
-    script(stand_in, STAND_IN.format(root=tmp_path))
-    with serving_docker(tmp_path / "docker.sock") as docker:
-        yield Spark(tmp_path, docker)
+def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Side]:
+    # A proxy of this machine is none of the unit's.
+    for name in ("http_proxy", "https_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin", prepend=":")
+    (tmp_path / "bin").mkdir()
+    script(tmp_path / "bin/docker", STAND_IN.format(root=tmp_path))
+    with side(tmp_path) as spark:
+        arguments = {"UNITS": "2", "NAME": "two words"}
+        files = {"Dockerfile": "ARG BASE\nFROM ${BASE}\n", "a.sh": "true\n"}
+        spark.order(f"image-build@{ID}", image=IMAGE, base=BASE, args=arguments, files=files)
+        yield spark
+
+
+def built(spark: Side, said: str) -> tuple[int, JobProgress]:
+    """Build where `docker` says this; return the status and the last report."""
+    (spark.root / "said").write_text(said)
+    status, _ = spark.run("build-image", ID)
+    return status, spark.progress(f"image-build@{ID}")
+
+
+def refused(spark: Side, said: str) -> str:
+    """Have the build fail; return what a user is told."""
+    status, progress = built(spark, said)
+    assert (status, progress.phase) == (1, "failed")
+    return progress.message
 
 
 # What Docker 26.1.5 with buildx 0.13.1 said on a virtual Spark; digests shortened.
@@ -121,15 +101,9 @@ ERROR: failed to solve: process "/bin/sh -c sh /compile.sh" did not complete: ex
 """
 
 
-@pytest.fixture(autouse=True)
-def no_proxy_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "https_proxy", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-
-
-def test_builds_from_the_files_of_the_orders(spark: Spark) -> None:
+def test_builds_from_the_files_of_the_orders(spark: Side) -> None:
     """The stand-in makes no image, so that the job must say that there is none."""
-    message = spark.refuse(BEGUN)
+    message = refused(spark, BEGUN)
     assert message.startswith(f"The build of {IMAGE} failed. Its last lines:")
     words = (spark.root / "words").read_text().splitlines()
     assert words[:2] == ["buildx", "build"]
@@ -142,32 +116,32 @@ def test_builds_from_the_files_of_the_orders(spark: Spark) -> None:
     assert files == {"Dockerfile": b"ARG BASE\nFROM ${BASE}\n", "a.sh": b"true\n"}
 
 
-def test_its_steps_get_the_proxy_of_the_unit(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_steps_get_the_proxy_of_the_unit(spark: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "http://proxy.lan:3128")
     monkeypatch.setenv("no_proxy", "hub.lan")
-    spark.build("")
+    built(spark, "")
     words = (spark.root / "words").read_text().split("\n")
     # By their names: Docker keeps these out of the image, and takes the values by itself.
     given = [word for before, word in pairwise(words) if before == "--build-arg"]
     assert [word for word in given if "=" not in word] == ["https_proxy", "no_proxy"]
 
 
-def test_what_is_here_is_not_built_again(spark: Spark) -> None:
+def test_what_is_here_is_not_built_again(spark: Side) -> None:
     spark.docker.images[IMAGE] = image_files(b"layer")[1]
-    status, progress = spark.build("")
+    status, progress = built(spark, "")
     assert (status, progress.phase) == (0, "done")
     assert not (spark.root / "words").exists()
 
 
-def test_a_step_that_fails_shows_its_last_lines_and_what_goes_on(spark: Spark) -> None:
-    assert spark.refuse(BEGUN + FAILED) == (
+def test_a_step_that_fails_shows_its_last_lines_and_what_goes_on(spark: Side) -> None:
+    assert refused(spark, BEGUN + FAILED) == (
         f'The build of {IMAGE} failed at `RUN --network=none sh /compile.sh "20"`. '
         "Its last lines:\n"
         "  unit 1 of 20\n"
         "  /compile.sh: 11: as: not found\n"
         '  process "/bin/sh -c sh /compile.sh" did not complete successfully: exit code: 127\n'
-        "All of them: journalctl -u image-build@555555555555. Mend the cause and run again, which "
-        "goes on there; from the Spark itself: sudo systemctl start image-build@555555555555"
+        f"All of them: journalctl -u image-build@{ID}. Mend the cause and run again, which "
+        f"goes on there; from the Spark itself: sudo systemctl start image-build@{ID}"
     )
 
 
@@ -179,10 +153,10 @@ def test_a_step_that_fails_shows_its_last_lines_and_what_goes_on(spark: Spark) -
         ("", "Docker does not answer"),
     ],
 )
-def test_a_known_cause_has_its_remedy(spark: Spark, said: str, meaning: str) -> None:
+def test_a_known_cause_has_its_remedy(spark: Side, said: str, meaning: str) -> None:
     if not said:
         spark.docker.socket.unlink()
-    assert meaning in spark.refuse(said)
+    assert meaning in refused(spark, said)
 
 
 def test_how_far_a_build_is() -> None:

@@ -4,7 +4,6 @@ Its sources, lists, locks and packages are in a folder; so is what it installs.
 """
 
 import fcntl
-import json
 import os
 import shutil
 import subprocess
@@ -12,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,7 +18,7 @@ import pytest
 from pyinfra.api import operation
 from pyinfra.api.command import PyinfraCommand
 
-from sparkwright.artifacts.bundle.packages import download_packages
+from sparkwright.artifacts.bundle.downloads import download_packages
 from sparkwright.common import placed
 from sparkwright.machine.host.operations import packages
 from sparkwright.machine.host.operations.packages import (
@@ -30,6 +28,7 @@ from sparkwright.machine.host.operations.packages import (
     parse_attempt,
 )
 from tests.lab import apt
+from tests.makers.bundle import write_index
 from tests.programs import script
 from tests.unit.driven import Driven, this_machine
 
@@ -220,17 +219,7 @@ def offline(
 def pin(root: Root, tmp_path: Path) -> None:
     """Write the bundle's index, and an inventory that has its digest."""
     folder = tmp_path / "bundle"
-    files = {
-        path.relative_to(folder).as_posix(): {
-            "size": path.stat().st_size,
-            "sha256": sha256(path.read_bytes()).hexdigest(),
-        }
-        for path in folder.rglob("[!.]*")
-        if path.is_file() and path.name != "bundle.json"
-    }
-    text = json.dumps({"version": 1, "lock": {}, "images": {}, "files": files})
-    (folder / "bundle.json").write_text(text)
-    digest = sha256(text.encode()).hexdigest()
+    digest = write_index(folder)
     inventory = tmp_path / f"sparks-{digest[:8]}.yaml"
     inventory.write_text(
         "sparks: {spark-a: {ssh_hostname: 192.168.1.20}}\n"

@@ -2,28 +2,18 @@
 
 import base64
 import json
-import os
-import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from host.artifacts.image.pull import Pull
 from sparkwright.common.progress import JobProgress
-from tests.clock import patience
-from tests.makers.docker import listening
-from tests.programs import changed_program
+from tests.makers.images import Side, side
 
 IMAGE = f"example.org/vllm@sha256:{'5' * 64}"
-PROGRAM = """
-import pathlib, sys
-from host.artifacts.image import docker_socket, pull
-docker_socket.SOCKET, pull.DELAYS = pathlib.Path(sys.argv.pop(1)), (0.05, 0.05)
-pull.command()
-"""
+JOB = "image@555"
 
 # As Docker 26 with the overlay2 store says it; ids and sizes shortened.
 PULL: list[dict[str, Any]] = [
@@ -40,83 +30,44 @@ PULL: list[dict[str, Any]] = [
 ]
 
 
-@dataclass
-class Docker:
-    """What the stand-in answers, one script after the other: (status, lines)."""
+@pytest.fixture
+def spark(tmp_path: Path) -> Iterator[Side]:
+    with side(tmp_path) as spark:
+        spark.order(JOB, image=IMAGE, registry="example.org", size=1200)
+        yield spark
 
-    root: Path
-    scripts: list[tuple[int, list[dict[str, Any]]]] = field(default_factory=list)
-    requests: list[str] = field(default_factory=list)
-    has_image: bool = False
-    logins: list[str | None] = field(default_factory=list)
-    info: dict[str, Any] = field(default_factory=dict)
-    said: str = ""
 
-    def pull(self, login: str | None = None) -> tuple[int, JobProgress]:
-        environment = dict(os.environ)
-        if login is not None:
-            # As systemd gives it to the unit: LoadCredential, or SetCredential without a file.
-            (self.root / "credentials").mkdir(exist_ok=True)
-            (self.root / "credentials/login").write_text(f"{login}\n")
-            environment["CREDENTIALS_DIRECTORY"] = str(self.root / "credentials")
-        process = subprocess.run(
-            changed_program(PROGRAM, self.root / "docker.sock", self.root, "555"),
-            capture_output=True,
-            text=True,
-            timeout=patience(),
-            env=environment,
-        )
-        self.said = process.stdout + process.stderr
-        report = (self.root / "jobs/image@555.json").read_text()
-        return process.returncode, JobProgress(**json.loads(report))
+def pulled(spark: Side) -> tuple[int, str]:
+    """Pull; return the status and what the journal got."""
+    return spark.run("pull-image", "555", tries=2)
 
-    def refuse(self, login: str | None = None) -> str:
-        status, progress = self.pull(login)
-        assert (status, progress.phase) == (1, "failed")
-        return progress.message
+
+def refused(spark: Side) -> str:
+    """Have the pull fail; return what a user is told."""
+    assert pulled(spark)[0] == 1
+    assert spark.progress(JOB).phase == "failed"
+    return spark.progress(JOB).message
 
 
 @pytest.fixture
-def docker(tmp_path: Path) -> Iterator[Docker]:
-    for folder in ("jobs", "manifests"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "manifests/image@555.json").write_text(json.dumps({"image": IMAGE, "size": 1200}))
-    docker = Docker(tmp_path)
-
-    class Handler(BaseHTTPRequestHandler):
-        def address_string(self) -> str:
-            return "socket"
-
-        def do_POST(self) -> None:
-            docker.requests.append(self.path)
-            docker.logins.append(self.headers["X-Registry-Auth"])
-            status, lines = docker.scripts.pop(0)
-            docker.has_image = status == 200 and not any(
-                {"error", "errorDetail"} & set(line) for line in lines
-            )
-            self.send_response(status)
-            self.end_headers()
-            for line in lines:
-                self.wfile.write(json.dumps(line).encode() + b"\r\n")
-
-        def do_GET(self) -> None:
-            docker.requests.append(self.path)
-            if self.path == "/info":
-                self.send_response(200)
-                self.end_headers()
-                self.wfile.write(json.dumps(docker.info).encode())
-                return
-            self.send_response(200 if docker.has_image else 404)
-            self.end_headers()
-
-    with listening(tmp_path / "docker.sock", Handler):
-        yield docker
+def logged_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A login, as systemd gives it to the unit: LoadCredential."""
+    login = json.dumps({"username": "reader", "password": "s3cret-of-reader"})
+    credential(tmp_path, login, monkeypatch)
+    return login
 
 
-def test_pulls_by_digest(docker: Docker) -> None:
-    docker.scripts = [(200, PULL)]
-    assert docker.pull() == (0, JobProgress("done", 1000, 1000, ""))
-    assert docker.requests == [
+def credential(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "credentials").mkdir()
+    (folder / "credentials/login").write_text(f"{text}\n")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(folder / "credentials"))
+
+
+def test_pulls_by_digest(spark: Side) -> None:
+    spark.docker.pulls = [(200, PULL)]
+    assert pulled(spark)[0] == 0
+    assert spark.progress(JOB) == JobProgress("done", 1000, 1000, "")
+    assert spark.docker.asked == [
         f"/images/create?fromImage=example.org/vllm&tag=sha256:{'5' * 64}",
         f"/images/{IMAGE.replace('@', '%40').replace(':', '%3A')}/json",
     ]
@@ -133,59 +84,45 @@ def test_pulls_by_digest(docker: Docker) -> None:
     ],
 )
 def test_says_plainly_what_a_person_must_mend(
-    docker: Docker, status: int, said: str, meaning: str
+    spark: Side, status: int, said: str, meaning: str
 ) -> None:
-    docker.scripts = [(status, [{"message": said}])]
-    message = docker.refuse()
+    spark.docker.pulls = [(status, [{"message": said}])]
+    message = refused(spark)
     assert meaning in message
     assert message.startswith(IMAGE)
     assert message.endswith(f"Docker says: {said}")
 
 
-LOGIN = json.dumps({"username": "reader", "password": "s3cret-of-reader"})
+@pytest.mark.parametrize("empty", [False, True])
+def test_without_a_login_docker_gets_none(
+    spark: Side, empty: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if empty:
+        # SetCredential, where there is no file.
+        credential(tmp_path, "", monkeypatch)
+    spark.docker.pulls = [(200, PULL)]
+    assert pulled(spark)[0] == 0
+    assert spark.docker.logins == [None]
 
 
-@pytest.mark.parametrize("empty", [None, ""])
-def test_without_a_login_docker_gets_none(docker: Docker, empty: str | None) -> None:
-    docker.scripts = [(200, PULL)]
-    assert docker.pull(empty)[0] == 0
-    assert docker.logins == [None]
+def test_docker_gets_the_login_with_each_try_and_nobody_else(spark: Side, logged_in: str) -> None:
+    spark.docker.pulls = [(500, [{"message": "no such host"}]), (200, PULL)]
+    status, said = pulled(spark)
+    assert status == 0
+    given = [base64.urlsafe_b64decode(each or "").decode() for each in spark.docker.logins]
+    assert given == [logged_in] * 2
+    assert "s3cret" not in said + (spark.root / f"jobs/{JOB}.json").read_text()
 
 
-def test_docker_gets_the_login_with_each_try_and_nobody_else(docker: Docker) -> None:
-    docker.scripts = [(500, [{"message": "no such host"}]), (200, PULL)]
-    assert docker.pull(LOGIN)[0] == 0
-    assert [base64.urlsafe_b64decode(each or "").decode() for each in docker.logins] == [LOGIN] * 2
-    assert "s3cret" not in docker.said
-    assert "s3cret" not in (docker.root / "jobs/image@555.json").read_text()
-
-
-def test_a_login_that_the_registry_refuses(docker: Docker) -> None:
-    docker.scripts = [(500, [{"message": "Get https://x/v2/: unauthorized: bad password"}])]
-    message = docker.refuse(LOGIN)
+def test_a_login_that_the_registry_refuses(spark: Side, logged_in: str) -> None:
+    refusal = {"message": "Get https://x/v2/: unauthorized: bad password"}
+    spark.docker.pulls = [(500, [refusal])]
+    status, said = pulled(spark)
+    message = spark.progress(JOB).message
+    assert status == 1
     assert "example.org gives no access to the login of reader: on the machine that" in message
     assert "`docker login example.org`, and run again" in message
-    assert "s3cret" not in message + docker.said
-
-
-@pytest.mark.parametrize(
-    ("used", "hint"),
-    [
-        ("", "Docker uses no proxy, and not http://proxy.lan:3128: it reads daemon.json at its st"),
-        ("http://old.lan:1", "Docker uses another proxy than http://proxy.lan:3128"),
-        ("http://proxy.lan:3128", ""),
-    ],
-)
-def test_a_docker_that_has_not_started_since_the_proxy_was_set(
-    docker: Docker, used: str, hint: str
-) -> None:
-    orders = {"image": IMAGE, "size": 1200, "proxy": "http://proxy.lan:3128"}
-    (docker.root / "manifests/image@555.json").write_text(json.dumps(orders))
-    docker.info = {"HttpProxy": used}
-    docker.scripts = [(500, [{"message": "dial tcp: i/o timeout"}])] * 3
-    message = docker.refuse()
-    assert hint in message
-    assert ("--data docker=restart" in message) == bool(hint)
+    assert "s3cret" not in message + said
 
 
 FULL = "write /var/lib/docker/tmp/x: no space left on device"
@@ -200,23 +137,21 @@ FULL = "write /var/lib/docker/tmp/x: no space left on device"
         {"error": FULL},
     ],
 )
-def test_a_full_disk_shows_in_the_middle(docker: Docker, told: dict[str, object]) -> None:
-    docker.scripts = [(200, [*PULL[:6], told])]
-    assert "the disk is full: free some space" in docker.refuse()
+def test_a_full_disk_shows_in_the_middle(spark: Side, told: dict[str, object]) -> None:
+    spark.docker.pulls = [(200, [*PULL[:6], told])]
+    assert "the disk is full: free some space" in refused(spark)
 
 
-def test_gives_up_after_some_tries(docker: Docker) -> None:
-    docker.scripts = [(500, [{"message": "connection refused"}])] * 3
+def test_gives_up_after_some_tries(spark: Side) -> None:
+    spark.docker.pulls = [(500, [{"message": "connection refused"}])] * 3
     said = f"{IMAGE}: Docker says: connection refused, again and again: try later."
-    assert docker.refuse() == said
-    assert docker.scripts == []
-    (docker.root / "docker.sock").unlink()
-    assert "Docker does not answer" in docker.refuse()
+    assert refused(spark) == said
+    assert spark.docker.pulls == []
+    spark.docker.socket.unlink()
+    assert "Docker does not answer" in refused(spark)
 
 
-def test_phases(docker: Docker, monkeypatch: pytest.MonkeyPatch) -> None:
-    from host.artifacts.image.pull import Pull
-
+def test_phases() -> None:
     pull = Pull(1200)
     seen = []
     for event in PULL:

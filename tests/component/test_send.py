@@ -1,7 +1,5 @@
 """Files of a bundle on their way to a Spark: what is there, what is cut off, what is damaged."""
 
-import json
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ from sparkwright.machine.host.operations.bundle import send
 from sparkwright.plan.release.bundle import Bundle, read_bundle
 from tests.component.servers import until
 from tests.component.sshd import Machine, machines
+from tests.makers.bundle import write_index
 from tests.unit.driven import Driven, this_machine
 
 CONTENT = bytes(range(256)) * 20_000
@@ -22,22 +21,10 @@ BIG, SMALL = "weights/a b/model.bin", "wheels/it's.whl"
 @pytest.fixture
 def bundle(tmp_path: Path) -> Bundle:
     folder = tmp_path / "bundle"
-    files = {BIG: CONTENT, SMALL: b"small", "wheels/empty.whl": b""}
-    for path, content in files.items():
+    for path, content in {BIG: CONTENT, SMALL: b"small", "wheels/empty.whl": b""}.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
-    index = {
-        "version": 1,
-        "lock": {},
-        "images": {},
-        "files": {
-            path: {"size": len(each), "sha256": sha256(each).hexdigest()}
-            for path, each in files.items()
-        },
-    }
-    (folder / "bundle.json").write_text(json.dumps(index))
-    digest = sha256((folder / "bundle.json").read_bytes()).hexdigest()
-    return read_bundle(folder, digest, folder)
+    return read_bundle(folder, write_index(folder), folder)
 
 
 @pytest.fixture

@@ -11,16 +11,7 @@ from sparkwright.door.keys import keys_path
 from sparkwright.plan.release.lock import lock_path
 from tests.lab import apt, factory, machine, network, rootfs, services, setup, state, variants
 from tests.lab.spark import Handle
-from tests.lab.state import (
-    FLEET,
-    KNOWN_HOSTS,
-    RUN,
-    STORAGE,
-    Engine,
-    LabError,
-    Spark,
-    State,
-)
+from tests.lab.state import FLEET, KNOWN_HOSTS, RUN, STORAGE, Engine, LabError, Spark, State
 
 FINGERPRINT = RUN / "apt-fingerprint"
 
@@ -67,9 +58,9 @@ class Lab:
                 )
                 state.write(lab)
                 network.create()
-            for service in services.SERVICES:
-                with setup.step(f"{service.name} on {network.HOST}:{service.port}"):
-                    lab.services[service.name] = services.start(service)
+            for name, (port, _) in services.SERVICES.items():
+                with setup.step(f"{name} on {network.HOST}:{port}"):
+                    lab.services[name] = services.start(name)
                     state.write(lab)
             FINGERPRINT.write_text(apt.fingerprint(apt.ensure_repository()))
             KNOWN_HOSTS.write_text("".join(map(_known_host, names)))
@@ -162,8 +153,7 @@ def fleet_text(names: Sequence[str], pair: bool = False) -> str:
 def _whole(lab: State) -> bool:
     """Tell whether an `up` came to its end and nothing has crashed since."""
     alive = [name for name, process in lab.services.items() if process.alive()]
-    expected = [service.name for service in services.SERVICES]
-    return network.is_up() and alive == expected and bool(lab.sparks)
+    return network.is_up() and alive == [*services.SERVICES] and bool(lab.sparks)
 
 
 def _intact(spark: Handle) -> bool:

@@ -3,7 +3,6 @@
 import shutil
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tests.lab import apt, archive, hub, registry, state
 from tests.lab.network import HOST
@@ -11,15 +10,6 @@ from tests.lab.state import RUN, LabError, Process
 
 # What the hub serves, read anew for each request.
 HUB = RUN / "hub"
-
-
-@dataclass(frozen=True)
-class Service:
-    """A server: its command is asked for at each start, and builds what it needs to serve."""
-
-    name: str
-    port: int
-    command: Callable[[], list[str]]
 
 
 def _registry() -> list[str]:
@@ -33,32 +23,29 @@ def _hub() -> list[str]:
     return state.module("hub", str(HUB), hub.ADDRESS)
 
 
-def _apt() -> list[str]:
-    return apt.serve_command(apt.ensure_repository())
+# The port of each, and what returns its command, building first what it is to serve.
+SERVICES: dict[str, tuple[int, Callable[[], list[str]]]] = {
+    "registry": (5000, _registry),
+    "hub": (8090, _hub),
+    "apt": (8091, lambda: apt.serve_command(apt.ensure_repository())),
+    "archive": (
+        archive.PORT,
+        lambda: apt.serve_command(archive.ensure(), f"{HOST}:{archive.PORT}"),
+    ),
+}
 
 
-def _archive() -> list[str]:
-    return apt.serve_command(archive.ensure(), f"{HOST}:{archive.PORT}")
-
-
-SERVICES = (
-    Service("registry", 5000, _registry),
-    Service("hub", 8090, _hub),
-    Service("apt", 8091, _apt),
-    Service("archive", archive.PORT, _archive),
-)
-
-
-def start(service: Service) -> Process:
+def start(name: str) -> Process:
     """Start a service; return once it takes connections."""
-    process = state.start(service.name, service.command())
+    port, command = SERVICES[name]
+    process = state.start(name, command())
 
     def ready() -> bool:
         if not process.alive():
-            raise LabError(f"{service.name} ended at once; see {RUN / service.name}.log")
-        return answers(HOST, service.port)
+            raise LabError(f"{name} ended at once; see {RUN / name}.log")
+        return answers(HOST, port)
 
-    state.wait_for(ready, 30, f"{service.name} to listen on port {service.port}")
+    state.wait_for(ready, 30, f"{name} to listen on port {port}")
     return process
 
 

@@ -1,6 +1,8 @@
 """A virtual Spark in the hands of a person or a test: its shell, its power switch, its cables."""
 
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -115,11 +117,9 @@ class Handle:
     def power_off(self) -> None:
         """Cut its power: no process of it gets to do anything more."""
         self.disconnect()
-        with state.locked():
-            lab = state.require()
-            machine.power_off(self.name, self._of(lab).supervisor)
-            self._of(lab).supervisor = None
-            state.write(lab)
+        with self._changing() as (_, spark):
+            machine.power_off(self.name, spark.supervisor)
+            spark.supervisor = None
 
     def power_on(self) -> None:
         """Switch it on; return while it boots."""
@@ -148,40 +148,40 @@ class Handle:
         self, whole: bool = True, *, twin: Twin | None = None, port: Literal[0, 1] | None = None
     ) -> None:
         """Mend or cut its fabric cable, which carries both twins; the other end notices, too."""
-        with state.locked():
-            lab = state.require()
-            cable = self._of(lab).cable
-            twins = {twin} if twin else set(TWINS)
+        with self._changing() as (lab, spark):
+            cable, twins = spark.cable, {twin} if twin else set(TWINS)
             cable.cut = cable.cut - twins if whole else cable.cut | twins
             cable.port = cable.port if port is None else port
-            state.write(lab)
             network.wire(self.name, lab.sparks)
 
     def mtu(self, size: int = 9000) -> None:
         """Let its fabric cable swallow all larger packets, both ways, without telling anyone."""
-        with state.locked():
-            lab = state.require()
-            self._of(lab).cable.mtu = size
-            state.write(lab)
+        with self._changing() as (lab, spark):
+            spark.cable.mtu = size
             network.wire(self.name, lab.sparks)
 
     def netem(self, delay: float = 0, loss: float = 0) -> None:
         """Delay and lose frames of its LAN each way, by seconds and a share; by default none."""
-        with state.locked():
-            lab = state.require()
-            spark = self._of(lab)
+        with self._changing() as (_, spark):
             if spark.line:
                 spark.line.end()
-            spark.delay, spark.loss, spark.line = delay, loss, None
+            spark.line = None
             if delay or loss:
                 options = ("--delay", str(delay), "--loss", str(loss))
-                spark.line = state.start(
-                    f"{self.name}-line", state.module("line", self.name, *options)
-                )
-            state.write(lab)
-            if spark.line:
+                command = state.module("line", self.name, *options)
+                spark.line = state.start(f"{self.name}-line", command)
                 network.wait_for_line(self.name)
             network.set_direct(self.name, direct=spark.line is None)
+
+    @contextmanager
+    def _changing(self) -> Iterator[tuple[State, Spark]]:
+        """Give the lab's state and this Spark's, which are written down afterwards."""
+        with state.locked():
+            lab = state.require()
+            try:
+                yield lab, self._of(lab)
+            finally:
+                state.write(lab)
 
     def record(self) -> Spark:
         """Return how it is wired and powered."""

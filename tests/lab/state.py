@@ -92,15 +92,12 @@ class Spark(BaseModel):
     """One virtual Spark: how it left the factory, its supervisor, and its cables.
 
     Attributes:
-        delay: seconds that the LAN adds each way.
-        loss: part of its LAN frames that is lost, 0 to 1.
+        line: what delays and loses frames of its LAN.
     """
 
     factory: str = "standard"
     supervisor: Process | None = None
     cable: Cable = Field(default_factory=Cable)
-    delay: float = 0
-    loss: float = 0
     line: Process | None = None
 
 

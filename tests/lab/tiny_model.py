@@ -133,30 +133,35 @@ def _model_config() -> dict[str, object]:
 
 
 def _dflash_config() -> dict[str, object]:
+    mask = tiny_tokenizer.CONTROL_TOKENS.index("<|vision_pad|>")
     return {
-        "architectures": ["DFlashDraftModel"],
+        **qwen3("DFlashDraftModel", CONTEXT, DRAFT_SIZE),
+        "block_size": 8,
+        "dflash_config": {"mask_token_id": mask, "target_layer_ids": DRAFT_TARGET_LAYERS},
+        "num_target_layers": LAYERS,
+        "layer_types": ["full_attention"],
+        "tie_word_embeddings": False,
+    }
+
+
+def qwen3(architecture: str, context: int, size: int) -> dict[str, object]:
+    """Return the configuration of a model of one layer, of this inner size."""
+    return {
+        "architectures": [architecture],
         "model_type": "qwen3",
         "dtype": "bfloat16",
-        "block_size": 8,
-        "dflash_config": {
-            "mask_token_id": tiny_tokenizer.CONTROL_TOKENS.index("<|vision_pad|>"),
-            "target_layer_ids": DRAFT_TARGET_LAYERS,
-        },
-        "num_target_layers": LAYERS,
         "vocab_size": VOCABULARY,
         "hidden_size": HIDDEN,
-        "intermediate_size": DRAFT_SIZE,
+        "intermediate_size": size,
         "hidden_act": "silu",
         "rms_norm_eps": 1e-6,
         "rope_theta": 10_000_000,
-        "max_position_embeddings": CONTEXT,
+        "max_position_embeddings": context,
         "num_hidden_layers": 1,  # more than the target's one layer of full attention is refused
-        "layer_types": ["full_attention"],
         "num_attention_heads": HEADS,
         "num_key_value_heads": KV_HEADS,
         "head_dim": HEAD_DIM,
         "attention_bias": False,
-        "tie_word_embeddings": False,
     }
 
 
@@ -173,7 +178,8 @@ def _image_config() -> dict[str, object]:
     }
 
 
-def _mlp(name: str, hidden: int, size: int) -> Tensors:
+def mlp(name: str, hidden: int, size: int) -> Tensors:
+    """Return the tensors of an MLP."""
     return (
         linear(f"{name}.gate_proj", size, hidden)
         | linear(f"{name}.up_proj", size, hidden)
@@ -184,12 +190,12 @@ def _mlp(name: str, hidden: int, size: int) -> Tensors:
 def _experts(name: str) -> Tensors:
     tensors = linear(f"{name}.gate", EXPERTS, HIDDEN)
     for expert in range(EXPERTS):
-        tensors |= _mlp(f"{name}.experts.{expert}", HIDDEN, EXPERT_SIZE)
-    tensors |= _mlp(f"{name}.shared_expert", HIDDEN, EXPERT_SIZE)
+        tensors |= mlp(f"{name}.experts.{expert}", HIDDEN, EXPERT_SIZE)
+    tensors |= mlp(f"{name}.shared_expert", HIDDEN, EXPERT_SIZE)
     return tensors | linear(f"{name}.shared_expert_gate", 1, HIDDEN)
 
 
-def _full_attention(name: str, query_parts: int) -> Tensors:
+def attention(name: str, query_parts: int) -> Tensors:
     """Return attention tensors; query_parts is 2 where the query projection also makes a gate."""
     return (
         linear(f"{name}.q_proj", query_parts * HEADS * HEAD_DIM, HIDDEN)
@@ -223,11 +229,11 @@ def _layer(name: str, full_attention: bool) -> Tensors:
         f"{name}.post_attention_layernorm.weight": zeros(HIDDEN),
     }
     if full_attention:
-        attention = _full_attention(f"{name}.self_attn", query_parts=2)
+        own = attention(f"{name}.self_attn", query_parts=2)
         norms |= {f"{name}.self_attn.{part}_norm.weight": zeros(HEAD_DIM) for part in "qk"}
     else:
-        attention = _linear_attention(f"{name}.linear_attn")
-    return norms | attention | _experts(f"{name}.mlp")
+        own = _linear_attention(f"{name}.linear_attn")
+    return norms | own | _experts(f"{name}.mlp")
 
 
 def _head() -> Tensor:
@@ -280,8 +286,8 @@ def _model_tensors() -> Tensors:
 
 def _dflash_tensors() -> Tensors:
     tensors = linear("fc", HIDDEN, HIDDEN * len(DRAFT_TARGET_LAYERS))
-    tensors |= _full_attention("layers.0.self_attn", query_parts=1)
+    tensors |= attention("layers.0.self_attn", query_parts=1)
     tensors |= {f"layers.0.self_attn.{part}_norm.weight": ones(HEAD_DIM) for part in "qk"}
-    tensors |= _mlp("layers.0.mlp", HIDDEN, DRAFT_SIZE)
+    tensors |= mlp("layers.0.mlp", HIDDEN, DRAFT_SIZE)
     norms = ["hidden_norm", "norm", "layers.0.input_layernorm", "layers.0.post_attention_layernorm"]
     return tensors | {f"{norm}.weight": ones(HIDDEN) for norm in norms}

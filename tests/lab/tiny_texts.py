@@ -7,18 +7,18 @@ all words alike, so that texts with the same words have vectors that are near ea
 import json
 from pathlib import Path
 
-from tests.lab import cache, tiny_tokenizer, tiny_weights
-from tests.lab.tiny_weights import Tensors, linear, ones, random, write_shards, zeros
+from tests.lab import cache, tiny_model, tiny_tokenizer, tiny_weights
+from tests.lab.tiny_model import END, HEAD_DIM, HEADS, HIDDEN, PADDING, VOCABULARY
+from tests.lab.tiny_weights import Tensors, ones, random, write_shards, zeros
 
-HIDDEN, INNER = 256, 256
-HEADS, KV_HEADS, HEAD_DIM = 4, 2, 128
+INNER = 256
 CONTEXT = 32_768
 SHARD_SIZE = 1 << 20  # bytes, about
 
 
 def ensure_models() -> Path:
     """Return the cached folder of the checkpoint `model/`, made if missing."""
-    modules = (__file__, tiny_tokenizer.__file__, tiny_weights.__file__)
+    modules = (__file__, tiny_model.__file__, tiny_tokenizer.__file__, tiny_weights.__file__)
     return cache.entry("tiny-texts", [Path(module) for module in modules], write_models)
 
 
@@ -26,8 +26,10 @@ def write_models(folder: Path) -> None:
     """Write the checkpoint `model/` (about 2 MB) into a folder."""
     folder /= "model"
     folder.mkdir(parents=True)
+    config = tiny_model.qwen3("Qwen3ForCausalLM", CONTEXT, INNER)
+    ends = {"tie_word_embeddings": True, "eos_token_id": END, "pad_token_id": PADDING}
     content = {
-        "config.json": _config(),
+        "config.json": config | ends,
         "tokenizer.json": tiny_tokenizer.tokenizer(),
         "tokenizer_config.json": tiny_tokenizer.config(CONTEXT),
     }
@@ -36,48 +38,15 @@ def write_models(folder: Path) -> None:
     write_shards(folder, _tensors(), SHARD_SIZE)
 
 
-def _config() -> dict[str, object]:
-    return {
-        "architectures": ["Qwen3ForCausalLM"],
-        "model_type": "qwen3",
-        "dtype": "bfloat16",
-        "vocab_size": tiny_tokenizer.size(),
-        "hidden_size": HIDDEN,
-        "intermediate_size": INNER,
-        "hidden_act": "silu",
-        "rms_norm_eps": 1e-6,
-        "rope_theta": 1_000_000,
-        "max_position_embeddings": CONTEXT,
-        "num_hidden_layers": 1,
-        "num_attention_heads": HEADS,
-        "num_key_value_heads": KV_HEADS,
-        "head_dim": HEAD_DIM,
-        "attention_bias": False,
-        "tie_word_embeddings": True,
-        "eos_token_id": tiny_tokenizer.CONTROL_TOKENS.index("<|im_end|>"),
-        "pad_token_id": tiny_tokenizer.CONTROL_TOKENS.index("<|endoftext|>"),
-    }
-
-
 def _tensors() -> Tensors:
     layer = "model.layers.0"
+    norms = (f"{layer}.input_layernorm", f"{layer}.post_attention_layernorm", "model.norm")
     return {
-        "model.embed_tokens.weight": random("texts", tiny_tokenizer.size(), HIDDEN),
+        "model.embed_tokens.weight": random("texts", VOCABULARY, HIDDEN),
+        **tiny_model.attention(f"{layer}.self_attn", query_parts=1),
         # A query of zeros finds all keys alike.
         f"{layer}.self_attn.q_proj.weight": zeros(HEADS * HEAD_DIM, HIDDEN),
-        **linear(f"{layer}.self_attn.k_proj", KV_HEADS * HEAD_DIM, HIDDEN),
-        **linear(f"{layer}.self_attn.v_proj", KV_HEADS * HEAD_DIM, HIDDEN),
-        **linear(f"{layer}.self_attn.o_proj", HIDDEN, HEADS * HEAD_DIM),
         **{f"{layer}.self_attn.{part}_norm.weight": ones(HEAD_DIM) for part in "qk"},
-        **linear(f"{layer}.mlp.gate_proj", INNER, HIDDEN),
-        **linear(f"{layer}.mlp.up_proj", INNER, HIDDEN),
-        **linear(f"{layer}.mlp.down_proj", HIDDEN, INNER),
-        **{
-            f"{norm}.weight": ones(HIDDEN)
-            for norm in (
-                f"{layer}.input_layernorm",
-                f"{layer}.post_attention_layernorm",
-                "model.norm",
-            )
-        },
+        **tiny_model.mlp(f"{layer}.mlp", HIDDEN, INNER),
+        **{f"{norm}.weight": ones(HIDDEN) for norm in norms},
     }

@@ -61,9 +61,26 @@ ipv4.dhcp-timeout=3
 ipv6.ra-timeout=3
 """
 
-
-def _no_driver(spark: Path) -> None:
-    (spark / "root/usr/bin/nvidia-smi").unlink()
+# What toolkit 1.18 and later says, where it gives the GPU by a list of devices (CDI).
+_HOOK_REFUSES = (
+    "invoking the NVIDIA Container Runtime Hook directly (e.g. specifying the docker --gpus flag) "
+    "is not supported. Please use the NVIDIA Container Runtime (e.g. specify the --runtime=nvidia "
+    "flag) instead."
+)
+_STALE_CDI = (
+    "could not apply required modification to OCI specification: error modifying OCI spec: failed "
+    "to inject CDI devices: unresolvable CDI devices nvidia.com/gpu=all"
+)
+# What nvidia-smi says, and the runtime.
+_DRIVER_UPDATED = (
+    "Failed to initialize NVML: Driver/library version mismatch",
+    "driver/library version mismatch",
+)
+_DRIVER_NOT_LOADED = (
+    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that "
+    "the latest NVIDIA driver is installed and running.",
+    "driver not loaded",
+)
 
 
 def _driver(spark: Path, version: str, cuda: str) -> None:
@@ -93,50 +110,17 @@ def _docker(spark: Path, change: Callable[[dict[str, Any]], object]) -> None:
     file.write_text(json.dumps(settings, indent=4) + "\n")
 
 
-def _toolkit_fails(spark: Path, name: str, said: str) -> None:
+def _toolkit_fails(spark: Path, said: str, name: str = "lab-fault") -> None:
     folder = spark / "root/etc/nvidia-container-runtime"
     folder.mkdir(exist_ok=True)
     (folder / name).write_text(f"{said}\n")
-
-
-def _hook_refuses(spark: Path) -> None:
-    """As with toolkit 1.18 and later, where it gives the GPU by a list of devices (CDI)."""
-    _toolkit_fails(
-        spark,
-        "lab-hook-fault",
-        "invoking the NVIDIA Container Runtime Hook directly (e.g. specifying the docker --gpus "
-        "flag) is not supported. Please use the NVIDIA Container Runtime (e.g. specify the "
-        "--runtime=nvidia flag) instead.",
-    )
-
-
-def _stale_cdi(spark: Path) -> None:
-    _toolkit_fails(
-        spark,
-        "lab-fault",
-        "could not apply required modification to OCI specification: error modifying OCI spec: "
-        "failed to inject CDI devices: unresolvable CDI devices nvidia.com/gpu=all",
-    )
 
 
 def _driver_amiss(spark: Path, by_smi: str, by_runtime: str) -> None:
     """Have nvidia-smi and the runtime fail, as both do without a driver that answers."""
     program = spark / "root/usr/bin/nvidia-smi"
     program.write_text(f'#!/bin/sh\necho "{by_smi}"\nexit 9\n')
-    _toolkit_fails(spark, "lab-fault", f"nvidia-container-cli: initialization error: {by_runtime}")
-
-
-def _driver_updated(spark: Path) -> None:
-    by_smi = "Failed to initialize NVML: Driver/library version mismatch"
-    _driver_amiss(spark, by_smi, "nvml error: driver/library version mismatch")
-
-
-def _driver_not_loaded(spark: Path) -> None:
-    by_smi = (
-        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure "
-        "that the latest NVIDIA driver is installed and running."
-    )
-    _driver_amiss(spark, by_smi, "nvml error: driver not loaded")
+    _toolkit_fails(spark, f"nvidia-container-cli: initialization error: nvml error: {by_runtime}")
 
 
 def _disk(spark: Path, size: int) -> None:
@@ -154,10 +138,6 @@ def _disk(spark: Path, size: int) -> None:
 def _unit(spark: Path, name: str) -> None:
     shutil.copy(_UNITS / name, spark / "root/etc/systemd/system")
     factory.inside(spark / "root", "systemctl", "enable", name)
-
-
-def _port_taken(spark: Path) -> None:
-    _unit(spark, "other-server.service")
 
 
 def _apt_busy(spark: Path) -> None:
@@ -202,20 +182,20 @@ def _uuid(name: str) -> str:
 # Each gets the Spark's folder, in which its root is mounted, before the first boot.
 VARIANTS: dict[str, Callable[[Path], None]] = {
     "standard": lambda spark: None,
-    "no-driver": _no_driver,
+    "no-driver": lambda spark: (spark / "root/usr/bin/nvidia-smi").unlink(),
     "driver-570": lambda spark: _driver(spark, "570.124.06", "12.8"),
     "no-toolkit": _no_toolkit,
-    "hook-refuses": _hook_refuses,
-    "stale-cdi": _stale_cdi,
-    "driver-updated": _driver_updated,
-    "driver-not-loaded": _driver_not_loaded,
+    "hook-refuses": lambda spark: _toolkit_fails(spark, _HOOK_REFUSES, "lab-hook-fault"),
+    "stale-cdi": lambda spark: _toolkit_fails(spark, _STALE_CDI),
+    "driver-updated": lambda spark: _driver_amiss(spark, *_DRIVER_UPDATED),
+    "driver-not-loaded": lambda spark: _driver_amiss(spark, *_DRIVER_NOT_LOADED),
     "cuda-unknown-error": lambda spark: factory.cuda(spark / "root", 999),
     "apt-busy": _apt_busy,
     "docker-busy": _docker_busy,
     "kexec-handover": lambda spark: _unit(spark, "lab-handover.service"),
     "disk-nearly-full": lambda spark: _disk(spark, SMALL_DISK),
     "own-disk": lambda spark: _disk(spark, OWN_DISK),
-    "port-taken": _port_taken,
+    "port-taken": lambda spark: _unit(spark, "other-server.service"),
     "sudo-password": _sudo_password,
     "network-manager": _network_manager,
     "containerd-store": _containerd_store,

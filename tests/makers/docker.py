@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from urllib.parse import unquote
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from tests.component.servers import serving
 
@@ -19,14 +20,23 @@ from tests.component.servers import serving
 class Docker:
     """One daemon: images by any name, with the files that it saves of them, and names it was given.
 
-    It says `error` instead of loading; a saved image ends after `cut` bytes.
+    Attributes:
+        socket: where it listens.
+        images: what it holds: any name of an image -> the files that it saves of it.
+        names: names that were given to images.
+        error: what it says instead of loading.
+        pulls: what it says of each further pull: status and lines.
+        asked: the paths of all requests.
+        logins: what came with each pull.
     """
 
     socket: Path
     images: dict[str, dict[str, bytes]] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
     error: str = ""
-    cut: int | None = None
+    pulls: list[tuple[int, list[dict[str, Any]]]] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    logins: list[str | None] = field(default_factory=list)
 
     def saved(self, image: str) -> bytes:
         """Return what `docker save` writes."""
@@ -39,7 +49,7 @@ class Docker:
                 member = tarfile.TarInfo(path)
                 member.size = len(content)
                 tar.addfile(member, io.BytesIO(content))
-        return archive.getvalue()[: self.cut]
+        return archive.getvalue()
 
     def load(self, archive: bytes) -> None:
         """Take what `docker load` reads; the image is then known by its configuration's digest."""
@@ -82,11 +92,12 @@ def serving_docker(socket: Path) -> Iterator[Docker]:
             return "socket"
 
         def do_GET(self) -> None:
+            docker.asked.append(self.path)
             # The name has slashes too.
-            image, _, what = unquote(self.path).removeprefix("/images/").rpartition("/")
+            image = unquote(self.path).removeprefix("/images/").removesuffix("/json")
             if image not in docker.images:
                 self._answer(404, json.dumps({"message": f"No such image: {image}"}).encode())
-            elif what == "json":
+            else:
                 files = docker.images[image]
                 known = {
                     "Size": sum(map(len, files.values())),
@@ -94,10 +105,17 @@ def serving_docker(socket: Path) -> Iterator[Docker]:
                     "RootFS": {"Layers": json.loads(files["manifest.json"])[0]["Layers"]},
                 }
                 self._answer(200, json.dumps(known).encode())
-            else:
-                self._answer(200, docker.saved(image))
 
         def do_POST(self) -> None:
+            docker.asked.append(self.path)
+            if self.path.startswith("/images/create?"):
+                docker.logins.append(self.headers["X-Registry-Auth"])
+                status, lines = docker.pulls.pop(0)
+                if status == 200 and not any({"error", "errorDetail"} & {*line} for line in lines):
+                    name, tag = parse_qs(urlsplit(self.path).query).values()
+                    docker.images[f"{name[0]}@{tag[0]}"] = image_files(b"layer")[1]
+                self._answer(status, b"\r\n".join(json.dumps(line).encode() for line in lines))
+                return
             if "/tag?" in self.path:
                 docker.names.append(unquote(self.path.partition("/images/")[2]))
                 self._answer(201, b"")
@@ -105,14 +123,11 @@ def serving_docker(socket: Path) -> Iterator[Docker]:
             archive = b"".join(iter(self._chunk, b""))
             if not self.ended:
                 return
-            if docker.error:
-                self._answer(
-                    200, json.dumps({"errorDetail": {"message": docker.error}}).encode() + b"\n"
-                )
-                return
-            docker.load(archive)
-            detail = {"current": len(archive), "total": len(archive)}
-            event = {"status": "Loading layer", "progressDetail": detail, "id": "aaa"}
+            event: dict[str, object] = {"errorDetail": {"message": docker.error}}
+            if not docker.error:
+                docker.load(archive)
+                detail = {"current": len(archive), "total": len(archive)}
+                event = {"status": "Loading layer", "progressDetail": detail, "id": "aaa"}
             self._answer(200, json.dumps(event).encode() + b"\n")
 
         def _chunk(self) -> bytes:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from sparkwright.artifacts.weights.operations import ask_folders
+from sparkwright.artifacts.weights.deploy import ask_folders
 from sparkwright.artifacts.weights.weights import CheckpointFolder, differences, manifest_text
 from sparkwright.common.progress import JobProgress
 from sparkwright.plan.release.lock import CheckpointLock
@@ -34,9 +34,9 @@ TRIES = 10_000
 PROGRAM = """
 import pathlib, sys
 from host.common import retry
-from host.artifacts.weights import fetch, hashing_file, link, peer_source
+from host.artifacts.weights import fetch, hashing_file, link
 hashing_file.BLOCK = 64 * 1024
-retry.DELAYS = peer_source.DELAYS = (0.05,) * int(sys.argv.pop(1))
+retry.DELAYS = fetch.DELAYS = (0.05,) * int(sys.argv.pop(1))
 link.main(pathlib.Path(sys.argv[1]), sys.argv[2])
 fetch.command()
 """

@@ -26,9 +26,9 @@ PROGRAM = """
 import pathlib, sys
 from host import command
 from host.common import retry
-from host.artifacts.image import docker_socket
+from host.artifacts.image import docker_socket, pull
 docker_socket.SOCKET = pathlib.Path(sys.argv.pop(1))
-retry.DELAYS = (0.05,) * int(sys.argv.pop(1))
+retry.DELAYS = pull.DELAYS = (0.05,) * int(sys.argv.pop(1))
 command.main()
 """
 
@@ -40,14 +40,14 @@ class Side:
     root: Path
     docker: Docker
 
-    def begin(self, program: str, tries: int = TRIES) -> subprocess.Popen[str]:
+    def begin(self, program: str, *words: str, tries: int = TRIES) -> subprocess.Popen[str]:
         """Start a program that works on the root folder."""
-        command = changed_program(PROGRAM, self.docker.socket, tries, program, self.root)
+        command = changed_program(PROGRAM, self.docker.socket, tries, program, self.root, *words)
         return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
-    def run(self, program: str, tries: int = TRIES) -> tuple[int, str]:
+    def run(self, program: str, *words: str, tries: int = TRIES) -> tuple[int, str]:
         """Run it to its end; return status and what it told the journal."""
-        process = self.begin(program, tries)
+        process = self.begin(program, *words, tries=tries)
         _, errors = process.communicate(timeout=patience())
         return process.returncode, errors
 

@@ -9,8 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from host.artifacts.image.archive import INDEX, LAYOUT, MANIFEST, is_blob, vouched
-from host.artifacts.image.load import LARGEST_TEXT, MOST_BLOBS, ImageLoad, Member
+from host.artifacts.image.load import (
+    INDEX,
+    LARGEST_TEXT,
+    LAYOUT,
+    MANIFEST,
+    MOST_BLOBS,
+    ImageLoad,
+    Member,
+    is_blob,
+    vouched,
+)
 from host.common.progress import JobError
 from tests.makers.docker import Docker, image_files, serving_docker
 from tests.makers.images import Side, sending, side

@@ -67,11 +67,6 @@ def confined(spark: Handle) -> None:
     assert outside.split("\n")[:2] == ["docker", "['hf-token']"]
 
 
-def test_why_a_job_failed_is_said(empty: Handle) -> None:
-    hub.set_fault("403-gated", path=SHARDS)
-    pyinfra(WEIGHTS).fails("accept its terms")
-
-
 def test_a_killed_run_is_continued(empty: Handle) -> None:
     before = fetched()
     hub.set_fault("rate", path=SHARDS, rate=500_000)
@@ -165,11 +160,8 @@ class TestAdopted:
         assert fetched() == before
 
 
-class TestToken:
-    def test_an_invalid_token_is_an_error(self, prepared: Handle) -> None:
-        run = pyinfra(AUTH, token="hf_nobody_knows_this_one").fails("token")
-        assert "hf_nobody" not in run.output
-
-    def test_without_a_token_there_is_a_warning(self, prepared: Handle) -> None:
-        prepared.run("sudo rm -f /opt/qwen36/secrets/hf-token")
-        pyinfra(AUTH, token=None).succeeded().says("limited in rate")
+def test_an_invalid_token_is_an_error(prepared: Handle) -> None:
+    run = pyinfra(AUTH, token="hf_nobody_knows_this_one")
+    assert run.status == 1
+    assert "token" in run.output
+    assert "hf_nobody" not in run.output

@@ -9,7 +9,7 @@ import fcntl
 import json
 import platform
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from hashlib import sha1
@@ -17,8 +17,13 @@ from pathlib import Path
 
 from huggingface_hub import constants, hf_hub_download
 
-from sparkwright.artifacts.bundle.downloads import download_wheels, fetch_image, say
-from sparkwright.artifacts.bundle.packages import download_packages, ubuntu_sources
+from sparkwright.artifacts.bundle.downloads import (
+    download_packages,
+    download_wheels,
+    fetch_image,
+    say,
+    ubuntu_sources,
+)
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
@@ -43,12 +48,7 @@ from sparkwright.plan.release.bundle import (
     unbundled,
 )
 from sparkwright.plan.release.ensure import ensure_lock
-from sparkwright.plan.release.lock import (
-    CheckpointLock,
-    Lock,
-    LockedFile,
-    image_key,
-)
+from sparkwright.plan.release.lock import CheckpointLock, Lock, LockedFile, image_key
 from sparkwright.plan.release.registry import registry_architecture
 from sparkwright.plan.release.release import repository
 from sparkwright.plan.release.token import Hub
@@ -166,16 +166,16 @@ def _fetch_images(folder: Path, recipes: Sequence[Recipe], lock: Lock) -> dict[s
     for recipe in recipes:
         key = image_key(recipe)
         image, digest = found.get(key) or known.get(key), lock.images[key].digest
-        if not image or image.top != digest or not _has_all(folder / IMAGES, image.blobs):
+        if (
+            not image
+            or image.top != digest
+            or not all((folder / IMAGES / path).is_file() for path in image.blobs)
+        ):
             arch = HARDWARE[recipe.hardware[0]].arch or platform.machine()
             reference = f"{repository(recipe.base_image)}@{digest}"
             image = fetch_image(reference, arch, folder / IMAGES)
         found[key] = image
     return found
-
-
-def _has_all(folder: Path, paths: Iterable[str]) -> bool:
-    return all((folder / path).is_file() for path in paths)
 
 
 def _index(folder: Path, lock: Lock, images: dict[str, BundledImage]) -> BundleIndex:

@@ -1,25 +1,46 @@
-"""The deploy of the engine's image."""
+"""The engine's image: pulled, built, copied within a pair or sent from a bundle, by a job."""
 
-from collections.abc import Iterator
-from typing import Any
+import json
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
-from pyinfra.api import deploy
+from pyinfra import host
+from pyinfra.api import Host, QuoteString, StringCommand, deploy, operation
+from pyinfra.api.command import PyinfraCommand
 
-from sparkwright.artifacts.image.operations import (
-    ask_image,
-    built_image,
-    bundled_image,
-    copied_image,
-    image,
-    offered_image,
-)
-from sparkwright.common.part import Ask
+from sparkwright.artifacts.jobs.deploy import follow, put_manifest, reason, start
+from sparkwright.common.errors import PlanError
+from sparkwright.common.operations import differs, failing, is_looking
+from sparkwright.common.part import Ask, Bounded, Part
+from sparkwright.common.ports import IMAGE_PORT
 from sparkwright.declared.recipe.build import build_files
 from sparkwright.declared.recipe.values import ImageBuild
+from sparkwright.machine.host.operations.bundle import send
+from sparkwright.plan.release.bundle import IMAGES, Bundle
 from sparkwright.plan.release.lock import image_key
-from sparkwright.plan.release.registry_login import mirrored
-from sparkwright.plan.release.release import repository
+from sparkwright.plan.release.registry_login import RegistryLogin, login_of, mirrored, registry_of
+from sparkwright.plan.release.release import Release, repository
+from sparkwright.run.state import read
 from sparkwright.run.target import Target, seats
+
+COPY = "image-copy"
+
+
+class EngineImage(Bounded):
+    """An image: its id in Docker's store, its bytes (about), and a hash of its content."""
+
+    id: str
+    size: int
+    content: str
+
+
+class ImageState(Part):
+    """The image with one of the names that were asked for, if any; and why Docker is silent."""
+
+    part: ClassVar = "docker.image"
+
+    image: EngineImage | None
+    fault: str
 
 
 def reads(own: Target) -> Iterator[Ask[Any]]:
@@ -34,60 +55,202 @@ def apply() -> None:
     The head of a pair pulls or builds it, and offers it to its worker over the fabric.
     """
     for own in seats():
-        _image(own)
+        if own.release:
+            _image(own, own.release)
 
 
-def _image(own: Target) -> None:
-    served = own.release
-    if served is None:
-        return
-    plan, other, head = own.fabric, own.peer, own.is_head
-    mirrors, proxy = own.settings.registry_mirrors, own.settings.proxy
-    locked, build = own.lock.images[image_key(served.recipe)], served.recipe.build
-    if head and own.bundle:
-        bundled_image(
-            name="Engine image from the bundle",
-            root=served.root,
-            references=served.images,
-            key=image_key(served.recipe),
-            bundle=own.bundle,
-        )
-    elif head and build:
+def _image(own: Target, served: Release) -> None:
+    key, build, other = image_key(served.recipe), served.recipe.build, own.peer
+    mirrors, locked = own.settings.registry_mirrors, own.lock.images[key]
+    about: dict[str, Any] = {"root": served.root, "references": served.images}
+    if own.is_head and own.bundle:
+        bundled_image(name="Engine image from the bundle", **about, key=key, bundle=own.bundle)
+    elif own.is_head and build:
         built_image(
             name="Engine image, built",
-            root=served.root,
-            references=served.images,
+            **about,
             base=mirrored(f"{repository(build.base)}@{locked.digest}", mirrors),
             size=locked.size,
-            recipe={
-                "args": build.args if isinstance(build, ImageBuild) else {},
-                "files": build_files(build),
-            },
-            proxy=proxy,
+            arguments=build.args if isinstance(build, ImageBuild) else {},
+            files=build_files(build),
         )
-    elif head:
-        image(
-            name="Engine image",
-            root=served.root,
-            references=served.images,
-            size=locked.size,
-            source=mirrored(served.images[0], mirrors),
-            proxy=proxy,
-        )
-    if plan is None or other is None:
+    elif own.is_head:
+        source = mirrored(served.images[0], mirrors)
+        image(name="Engine image", **about, source=source, size=locked.size)
+    if own.fabric is None or other is None:
         return
-    if head:
-        offered_image(
-            name="Engine image for the worker",
-            root=served.root,
-            references=served.images,
-            peer=other,
-        )
+    if own.is_head:
+        offered_image(name="Engine image for the worker", **about, peer=other)
     # On both Sparks, as an operation of the worker alone would not wait for the head's.
     copied_image(
         name="Engine image from the head",
         root=served.root,
-        references=() if head else served.images,
-        address=plan.peer_addresses[0],
+        references=() if own.is_head else served.images,
+        address=own.fabric.peer_addresses[0],
         head=other,
     )
+
+
+@operation()
+def image(
+    root: str, references: Sequence[str], source: str, size: int
+) -> Generator[PyinfraCommand]:
+    """Pull an image by a unit on the Spark, which goes on without a connection.
+
+    It gets the login that this machine's Docker has for the registry, for as long as it runs.
+
+    Args:
+        references: All names by which Docker may know it; first `repository@sha256:…`.
+        source: The first of them, or its name on a mirror.
+        size: Compressed bytes of its layers, to show progress.
+    """
+    registry, _ = registry_of(repository(source))
+    orders = {"image": source, "registry": registry, "size": size}
+    yield from _have(root, references, f"image@{_short_id(references)}", orders)
+
+
+@operation()
+def built_image(
+    root: str,
+    references: Sequence[str],
+    base: str,
+    size: int,
+    arguments: Mapping[str, str],
+    files: Mapping[str, object],
+) -> Generator[PyinfraCommand]:
+    """Build an image on the Spark, whose one name is made of all its inputs.
+
+    One unit on the Spark pulls the base image, another builds. Both go on without a connection, and
+    continue after an interruption when they are started again.
+    """
+    pull = image._inner(root, [base], base, size)
+    orders = {"image": references[0], "base": base, "args": arguments, "files": files}
+    yield from _have(root, references, f"image-build@{_short_id(references)}", orders, pull)
+
+
+@operation()
+def offered_image(root: str, references: Sequence[str], peer: Host) -> Generator[PyinfraCommand]:
+    """Offer an image to the other Spark of a pair, while that lacks it.
+
+    What offers it ends by itself: files/host/network/fabric/fabric-image@.service.
+    """
+    if _has(peer, references, host):
+        host.noop("the other Spark has the image")
+        return
+    differs(f"image {references[0]}", "on the other Spark too", "here alone")
+    yield StringCommand(
+        *("docker image inspect --format '{{.Id}}'", *map(QuoteString, references)),
+        *("2>/dev/null | head -n 1 >", QuoteString(f"{root}/manifests/fabric-image")),
+        "&& systemctl daemon-reload && systemctl start fabric-image.socket",
+    )
+
+
+@operation()
+def copied_image(
+    root: str, references: Sequence[str], address: str, head: Host
+) -> Generator[PyinfraCommand]:
+    """Copy an image that the other Spark of a pair offers at an address; none without references.
+
+    Where Docker has the image already, nothing is copied.
+    """
+    if not references:
+        host.noop("it is copied from here")
+        return
+    orders = {"images": [*references], "source": [address, IMAGE_PORT]}
+    yield from _have(root, references, COPY, orders, head=head)
+
+
+@operation()
+def bundled_image(
+    root: str, references: Sequence[str], key: str, bundle: Bundle
+) -> Generator[PyinfraCommand]:
+    """Have an image of a bundle, which calls it `key`; it is sent as far as it is not there."""
+    found = bundle.index.images[key]
+    paths = [f"{IMAGES}/{path}" for path in found.blobs]
+    size = sum(bundle.index.files[path].size for path in paths)
+    orders = {"images": [*references], "size": size, "bundle": found.model_dump()}
+    loaded = yield from _have(root, references, COPY, orders, [send(bundle, paths)])
+    if loaded:
+        # Docker has it: what it came by takes as much of the disk. An owner's may be read-only.
+        folder, parts = QuoteString(f"{root}/bundle/{IMAGES}"), map(QuoteString, found.blobs)
+        yield StringCommand("cd", folder, "&& rm -f --", *parts, "2>/dev/null; true")
+
+
+def _short_id(references: Sequence[str]) -> str:
+    """Return the first 12 digits of the digest of an image, or of the name of a built one."""
+    return references[0].rpartition(":")[2][:12]
+
+
+def _have(
+    root: str,
+    references: Sequence[str],
+    job: str,
+    orders: dict[str, Any],
+    before: Iterable[PyinfraCommand] = (),
+    head: Host | None = None,
+) -> Generator[PyinfraCommand, None, bool]:
+    """Yield the commands that get the image by a job, and return whether that brought it."""
+    if _has(host, references, head):
+        host.noop(f"Docker has {references[0]}")
+        return False
+    if fault := read(host, ask_image(references)).fault:
+        yield failing(f"{fault}. Start it: sudo systemctl start docker")
+        return False
+    if head:
+        there = _found(head, references)
+        # A built image is in no lock, and the cable is not trusted: the id comes by SSH.
+        ids = [there.id] if there and _is_built(references) else [*references]
+        orders |= {"size": there.size if there else 0, "ids": ids}
+    differs(f"image {references[0]}", "known to Docker", "absent")
+    try:
+        login = login_of(orders["registry"]) if "registry" in orders and not is_looking() else None
+    except PlanError as error:
+        yield failing(str(error))
+        return False
+    yield from before
+    yield from put_manifest(root, job, job, json.dumps(orders) + "\n")
+    yield _start_with(job, login) if login else start(job)
+    last = yield from follow(root, [job])
+    if not _has(host, references, head):
+        yield failing(reason(job, last[job]))
+        return False
+    return True
+
+
+def _start_with(job: str, login: RegistryLogin) -> StringCommand:
+    """Return the command that starts a job with a login, which comes by standard input.
+
+    The unit takes the file into its own memory, and removes it: image@.service.
+    """
+    file = QuoteString(f"/run/sparkwright-login-{job.partition('@')[2]}")
+    return StringCommand(
+        *("umask 077 && rm -f", file, "&& cat >", file, "&&", start(job)),
+        *("|| { rm -f", file, "; exit 1; }"),
+        _stdin=login.for_docker,
+    )
+
+
+def ask_image(references: Sequence[str]) -> Ask[ImageState]:
+    """Return the ask for an image by its names."""
+    return ImageState.ask(references=[*references])
+
+
+def _found(spark: Host, references: Sequence[str]) -> EngineImage | None:
+    return read(spark, ask_image(references)).image
+
+
+def _has(spark: Host, references: Sequence[str], head: Host | None) -> bool:
+    """Tell whether a Spark has an image.
+
+    Two builds of the same inputs differ in their bits: a worker's built image counts only if its
+    head has the same one.
+    """
+    found = _found(spark, references)
+    if found is None or head is None or not _is_built(references):
+        return found is not None
+    there = _found(head, references)
+    return there is not None and there.content == found.content
+
+
+def _is_built(references: Sequence[str]) -> bool:
+    return "@" not in references[0]

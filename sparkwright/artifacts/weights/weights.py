@@ -38,24 +38,19 @@ class WeightFolders(Part):
 
 
 def manifest_text(
-    locked: CheckpointLock,
-    endpoint: str = "",
-    folders: Iterable[str] = (),
-    *,
-    share: str = "",
-    bundled: bool = False,
+    locked: CheckpointLock, endpoint: str = "", folders: Iterable[str] = (), *, share: str = ""
 ) -> str:
     """Return the manifest of a checkpoint: its files, and where they come from.
 
-    That is the hub at a URL, the URL of the other Spark's share, or a bundle; and `folders`, those
-    of the Spark that may have some.
+    That is the URL of the other Spark's share, or of a hub, or else a bundle; before it, folders of
+    the Spark.
     """
     if share:
         source = {"source": share}
-    elif bundled:
-        source = {"bundle": f"bundle/{checkpoint_folder(locked)}"}
-    else:
+    elif endpoint:
         source = {"endpoint": endpoint, **locked.model_dump(include={"repo", "commit"})}
+    else:
+        source = {"bundle": f"bundle/{checkpoint_folder(locked)}"}
     manifest = {**source, **locked.model_dump(include={"files"}, exclude_none=True)}
     if named := list(folders):
         manifest["folders"] = named

@@ -7,8 +7,7 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, HiddenValue, Host, State, StringCommand, deploy, operation
 from pyinfra.api.command import PyinfraCommand
 
-from sparkwright.artifacts.jobs.operations import virtual_environment
-from sparkwright.artifacts.jobs.state import Environment
+from sparkwright.artifacts.jobs.deploy import Environment, virtual_environment
 from sparkwright.common import placed
 from sparkwright.common.files import Directory, Entry, ManagedFile
 from sparkwright.common.operations import failing, is_dry_run, notice

@@ -9,8 +9,7 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State, deploy, operation
 from pyinfra.api.command import PyinfraCommand
 
-from sparkwright.artifacts.jobs.operations import follow, put_manifest, reason, start
-from sparkwright.artifacts.jobs.state import JobState
+from sparkwright.artifacts.jobs.deploy import follow, put_manifest, reason, start
 from sparkwright.common.command_line import next_line
 from sparkwright.common.local_file import file_in, write_file
 from sparkwright.common.operations import failing
@@ -78,10 +77,9 @@ def benchmark(own: Target, workloads: Sequence[str]) -> Generator[PyinfraCommand
         "workloads": [order(WORKLOADS[name]) for name in workloads],
     }
     manifest = json.dumps(orders) + "\n"
-    last: dict[str, JobState] = {}
     yield from put_manifest(release.root, JOB, JOB, manifest)
     yield start(JOB)
-    yield follow(release.root, [JOB], last)
+    last = yield from follow(release.root, [JOB])
     answer = read_now(host, BenchmarkResult.ask(root=release.root)).answer
     if answer and (wrong := check_answer(answer, manifest, workloads)):
         yield failing(f"{release.root}/benchmarks/latest.json is no answer to this run: {wrong}")

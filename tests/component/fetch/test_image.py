@@ -1,5 +1,6 @@
-"""An image from the head's Docker to the worker's: sent, judged and loaded, as by their units."""
+"""An image from the head's Docker, or of a bundle, to the worker's: sent, judged and loaded."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from tests.clock import patience
 from tests.component.servers import until
-from tests.makers.docker import Docker, image_files
+from tests.makers.docker import Docker, config_of, image_files
 from tests.makers.images import FILES, ID, NAMED, REFERENCE, Head, Side, sending, side
 
 SIZE = sum(map(len, FILES.values()))
@@ -93,14 +94,6 @@ def test_docker_is_full_and_then_does_not_answer(worker: Side) -> None:
     assert "Docker did not take the image" in refused(worker)
 
 
-def test_the_head_has_another_image_than_the_lock_or_none(head: Head, worker: Side) -> None:
-    ordered(worker, head, ids=[REFERENCE, f"sha256:{'5' * 64}", OTHER_ID])
-    assert "another image than the lock" in refused(worker)
-    head.data = b""
-    assert "the image of 127.0.0.1 ended early" in refused(worker)
-    assert worker.docker.images == {}
-
-
 def test_a_built_image_is_what_the_head_calls_so(head: Head, worker: Side) -> None:
     """Of what the worker had under that name, Docker takes the name."""
     worker.docker.images |= {BUILT: OTHER, OTHER_ID: OTHER}
@@ -114,3 +107,48 @@ def test_what_the_head_does_not_call_so_is_given_to_nobody(head: Head, worker: S
     ordered(worker, head, images=[BUILT], ids=[OTHER_ID])
     assert "has built another meanwhile: run again" in refused(worker)
     assert worker.docker.images == {}
+
+
+@pytest.fixture
+def loading(tmp_path: Path) -> Iterator[Side]:
+    """A Spark that is to load an image from a bundle."""
+    with side(tmp_path / "spark") as spark:
+        blobs = {path: each for path, each in FILES.items() if path.startswith("blobs/")}
+        for path, content in blobs.items():
+            place = spark.root / "bundle/images" / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+        config, *layers = (f"sha256:{path.rpartition('/')[2]}" for path in blobs)
+        spark.order(
+            "image-copy",
+            images=[REFERENCE, config],
+            size=sum(map(len, blobs.values())),
+            bundle={
+                "media_type": "application/vnd.oci.image.manifest.v1+json",
+                "top": config,
+                "manifests": [config],
+                "config": config,
+                "layers": layers,
+            },
+        )
+        yield spark
+
+
+def test_an_image_is_loaded(loading: Side) -> None:
+    status, errors = loading.run("copy-image")
+    assert status == 0, errors
+    loaded = loading.docker.images[ID]
+    assert config_of(loaded) == ID
+    assert {*loaded} == {*FILES, "index.json", "oci-layout"}
+    assert json.loads(loaded["manifest.json"]) == json.loads(FILES["manifest.json"])
+    assert loading.docker.names == [NAMED]
+
+
+def test_a_layer_with_a_changed_byte_is_refused(loading: Side) -> None:
+    path = [each for each in FILES if each.startswith("blobs/")][-1]
+    place = loading.root / "bundle/images" / path
+    place.write_bytes(place.read_bytes()[:-1] + b"?")
+    assert loading.run("copy-image")[0] == 1
+    said = loading.progress("image-copy").message
+    assert f"{place}: its content is not what its name says" in said
+    assert loading.docker.images == {}

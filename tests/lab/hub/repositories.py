@@ -1,7 +1,7 @@
 """The hub's repositories as folders: ROOT/<organisation>/<name>/v1/…, v2/…: one for each commit.
 
 The folder's name is the commit's tag and the highest number is `main`, so adding a folder moves the
-hub on. An empty file `gated` or `private` beside the commits restricts who may read.
+hub on. An empty file `gated` beside the commits restricts who may read.
 """
 
 import datetime
@@ -66,7 +66,6 @@ class Repository:
 
     name: str
     gated: bool
-    private: bool
     commits: tuple[Commit, ...]
 
     def find(self, revision: str) -> Commit | None:
@@ -80,14 +79,7 @@ class Repository:
 def load(root: Path, name: str) -> Repository | None:
     """Read a repository from its folder, as it is now; None if there is none of that name."""
     commits = _commits(root, name) if _NAME.fullmatch(name) else ()
-    if not commits:
-        return None
-    return Repository(
-        name=name,
-        gated=(root / name / "gated").exists(),
-        private=(root / name / "private").exists(),
-        commits=commits,
-    )
+    return Repository(name, (root / name / "gated").exists(), commits) if commits else None
 
 
 def add_commit(root: Path, name: str, source: Path) -> str:

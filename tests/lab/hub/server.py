@@ -9,7 +9,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from tests.lab.hub import faults, protocol
 from tests.lab.hub.protocol import Account, Refusal
@@ -17,12 +17,11 @@ from tests.lab.hub.repositories import Commit, File, Repository, load
 
 CHUNK = 64 * 1024
 
-# Matched before unquoting: a revision or a folder may hold %2F.
+# Matched before unquoting: a revision may hold %2F.
 _FILE = re.compile(r"/(?P<name>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<path>.+)")
 _MODEL = re.compile(
     r"/api/models/(?P<name>[^/]+/[^/]+)"
-    r"(?:/(?P<what>revision|tree|paths-info|commits|refs|auth-check))?"
-    r"(?:/(?P<revision>[^/]+))?(?:/(?P<path>.+))?"
+    r"(?:/(?P<what>revision|tree|commits|auth-check))?(?:/(?P<revision>[^/]+))?"
 )
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
@@ -70,17 +69,15 @@ class Handler(BaseHTTPRequestHandler):
         match self.command, path:
             case "GET", "/_lab/stats":
                 self._send_json(self.server.traffic.listing())
-            case "GET", "/_lab/faults":
-                self._send_json(self.server.faults.listing())
             case "POST", "/_lab/faults":
                 try:
-                    self.server.faults.add(faults.Fault(**json.loads(self.body)))
+                    self.server.faults.on.append(faults.Fault(**json.loads(self.body)))
                 except (TypeError, ValueError) as error:
                     raise Refusal(400, str(error)) from error
-                self._send_json(self.server.faults.listing())
+                self._send_json({})
             case "DELETE", "/_lab/faults":
-                self.server.faults.clear()
-                self._send_json([])
+                self.server.faults.on.clear()
+                self._send_json({})
             case _:
                 raise Refusal(404, f"the lab's hub has no {self.command} {path}")
 
@@ -94,7 +91,7 @@ class Handler(BaseHTTPRequestHandler):
         if path == "/api/whoami-v2":
             if account is None:
                 raise Refusal(401, "Invalid username or password.")
-            self._send_json(protocol.whoami(account))
+            self._send_json({"type": "user", "name": account.name})
         elif file:
             self._send_file(file, subject, account)
         elif model:
@@ -104,8 +101,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _repository(self, name: str, account: Account | None) -> Repository:
         repository = load(self.server.root, unquote(name))
-        member = account is not None and account.member
-        if repository is None or (repository.private and not member):
+        if repository is None:
             raise protocol.missing_repository(account)
         return repository
 
@@ -119,32 +115,14 @@ class Handler(BaseHTTPRequestHandler):
     def _send_model(self, match: re.Match[str], account: Account | None) -> None:
         repository = self._repository(match["name"], account)
         commit = self._commit(repository, match["revision"])
-        query = {key: values[-1] for key, values in parse_qs(urlsplit(self.path).query).items()}
         match match["what"]:
             case None | "revision":
-                blobs = query.get("blobs") == "true"
+                blobs = "blobs=true" in urlsplit(self.path).query.lower()
                 self._send_json(protocol.model_info(repository, commit, blobs=blobs))
             case "tree":
-                entries = protocol.tree(
-                    commit,
-                    unquote(match["path"] or ""),
-                    recursive=query.get("recursive") == "true",
-                    expand=query.get("expand") == "true",
-                )
-                self._send_json(entries)
-            case "paths-info":
-                form = parse_qs(self.body.decode())
-                expand = form.get("expand") == ["true"]
-                paths = [path for path in form.get("paths", []) if path in commit.files]
-                self._send_json([protocol.entry(commit, path, expand=expand) for path in paths])
+                self._send_json(protocol.tree(commit))
             case "commits":
-                page = int(query.get("p", "0"))
-                listing, more = protocol.commits(repository, commit, page)
-                path = urlsplit(self.path).path
-                following = f'<http://{self.headers["Host"]}{path}?p={page + 1}>; rel="next"'
-                self._send_json(listing, headers={"Link": following} if more else None)
-            case "refs":
-                self._send_json(protocol.refs(repository))
+                self._send_json(protocol.commits(repository, commit))
             case _:
                 self._refuse_outsiders(repository, account)
                 self._send_json({})

@@ -3,6 +3,7 @@
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from standin import VERSION, tools
@@ -10,10 +11,11 @@ from standin import VERSION, tools
 _FINGERPRINT = f"vllm-{VERSION}-standin"
 
 
+@dataclass
 class Answer:
     """An answer.
 
-    Args:
+    Attributes:
         body: the request.
         prompt: tokens of the prompt.
         text: the tokens that are written.
@@ -22,50 +24,43 @@ class Answer:
         reason: why it ends, but for tool calls.
     """
 
-    def __init__(
-        self,
-        body: dict[str, Any],
-        prompt: int,
-        text: list[str],
-        chat: bool,
-        thinks: bool,
-        reason: str,
-    ) -> None:
-        self._body, self._prompt, self._text, self._chat = body, prompt, text, chat
-        self._thinks = thinks
-        self._calls = tools.calls("".join(text)) if chat and body.get("tools") else []
-        self._reason = "tool_calls" if self._calls else reason
-        self._id = f"{'chatcmpl' if chat else 'cmpl'}-{uuid.uuid4().hex[:16]}"
+    body: dict[str, Any]
+    prompt: int
+    text: list[str]
+    chat: bool
+    thinks: bool
+    reason: str
+
+    def __post_init__(self) -> None:
+        called = self.chat and self.body.get("tools")
+        self._calls = tools.calls("".join(self.text)) if called else []
+        self.reason = "tool_calls" if self._calls else self.reason
+        self._id = f"{'chatcmpl' if self.chat else 'cmpl'}-{uuid.uuid4().hex[:16]}"
 
     def whole(self) -> dict[str, Any]:
         """Return it whole."""
-        text = "".join(self._text)
-        choice: dict[str, Any] = {"index": 0, "logprobs": None, "finish_reason": self._reason}
+        text = "".join(self.text)
+        choice: dict[str, Any] = {"index": 0, "logprobs": None, "finish_reason": self.reason}
         choice |= {"stop_reason": None}
-        if self._chat:
+        if self.chat:
             message = {"role": "assistant", "content": text, "reasoning": None}
-            if self._thinks:
+            if self.thinks:
                 message |= {"content": None, "reasoning": text}
             if self._calls:
                 message |= {"content": None, "tool_calls": self._calls}
             choice["message"] = message
-            if self._body.get("logprobs"):
-                choice["logprobs"] = {"content": [*map(_logprob, self._text)]}
+            if self.body.get("logprobs"):
+                choice["logprobs"] = {"content": [*map(_logprob, self.text)]}
         else:
             choice["text"] = text
-        kind = "chat.completion" if self._chat else "text_completion"
-        fingerprint = {"system_fingerprint": _FINGERPRINT, "usage": self._usage(len(self._text))}
+        kind = "chat.completion" if self.chat else "text_completion"
+        fingerprint = {"system_fingerprint": _FINGERPRINT, "usage": self._usage(len(self.text))}
         return self._frame(kind, [choice]) | fingerprint
 
-    def chunks(self, first: str, rest: Iterator[str]) -> Iterator[dict[str, Any]]:
-        """Yield the chunks of a stream.
-
-        Args:
-            first: the first token.
-            rest: the others, as they are written.
-        """
-        kind = "chat.completion.chunk" if self._chat else "text_completion"
-        options = self._body.get("stream_options") or {}
+    def chunks(self, tokens: Iterator[str]) -> Iterator[dict[str, Any]]:
+        """Yield the chunks of a stream, by its tokens as they are written."""
+        kind = "chat.completion.chunk" if self.chat else "text_completion"
+        options = self.body.get("stream_options") or {}
         counted = options.get("continuous_usage_stats", False)
 
         def chunk(content: dict[str, Any], tokens: int, reason: str | None) -> dict[str, Any]:
@@ -73,41 +68,36 @@ class Answer:
             usage = {"usage": self._usage(tokens)} if counted else {}
             return self._frame(kind, [choice]) | usage
 
-        if self._chat:
+        if self.chat:
             yield chunk({"delta": {"role": "assistant", "content": ""}}, 0, None)
         held: dict[str, Any] | None = None
-        for tokens, token in enumerate(self._after(first, rest), 1):
+        for number, token in enumerate(tokens):
             if self._calls:
                 continue
             if held:
-                yield chunk(held, tokens - 1, None)
-            name = "reasoning" if self._thinks else "content"
-            held = {"delta": {name: token}} if self._chat else {"text": token}
+                yield chunk(held, number, None)
+            name = "reasoning" if self.thinks else "content"
+            held = {"delta": {name: token}} if self.chat else {"text": token}
         for index, call in enumerate(self._calls):
             function = call["function"]
             begun = {**call, "index": index, "function": {"name": function["name"]}}
             yield chunk({"delta": {"tool_calls": [begun]}}, 0, None)
             more = {"index": index, "function": {"arguments": function["arguments"]}}
             yield chunk({"delta": {"tool_calls": [more]}}, 0, None)
-        yield chunk(held or {"delta": {}}, len(self._text), self._reason)
+        yield chunk(held or {"delta": {}}, len(self.text), self.reason)
         if options.get("include_usage"):
-            yield self._frame(kind, []) | {"usage": self._usage(len(self._text))}
-
-    @staticmethod
-    def _after(first: str, rest: Iterator[str]) -> Iterator[str]:
-        yield first
-        yield from rest
+            yield self._frame(kind, []) | {"usage": self._usage(len(self.text))}
 
     def _usage(self, tokens: int) -> dict[str, int]:
         return {
-            "prompt_tokens": self._prompt,
-            "total_tokens": self._prompt + tokens,
+            "prompt_tokens": self.prompt,
+            "total_tokens": self.prompt + tokens,
             "completion_tokens": tokens,
         }
 
     def _frame(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
         frame = {"id": self._id, "object": kind, "created": int(time.time())}
-        return frame | {"model": self._body["model"], "choices": choices}
+        return frame | {"model": self.body["model"], "choices": choices}
 
 
 def _logprob(token: str) -> dict[str, Any]:

@@ -171,19 +171,25 @@ def _receive(connection: socket.socket) -> bool:
     return not left
 
 
-def core(options: Namespace, server: Connection) -> None:
-    """Be the engine's core: have the worker write a token of each request, step by step."""
-    say(f"Initializing a V1 LLM engine (v0.32.0) with config: model='{options.model_tag}'", _CORE)
+def _fork_worker(options: Namespace, *others: Connection) -> tuple[int, Connection]:
+    """Fork the worker of this rank, which is to close what is others'; return how to reach it."""
     ours, theirs = Pipe()
 
     def work() -> None:
-        ours.close()
-        server.close()
+        for each in (ours, *others):
+            each.close()
         worker(options, theirs)
 
     suffix = f"_TP{options.node_rank}" if options.nnodes > 1 else ""
-    fork(f"VLLM::Worker{suffix}", work)
+    process = fork(f"VLLM::Worker{suffix}", work)
     theirs.close()
+    return process, ours
+
+
+def core(options: Namespace, server: Connection) -> None:
+    """Be the engine's core: have the worker write a token of each request, step by step."""
+    say(f"Initializing a V1 LLM engine (v0.32.0) with config: model='{options.model_tag}'", _CORE)
+    _, ours = _fork_worker(options, server)
     ours.recv()
     blocks = _BLOCKS * options.nnodes
     tokens, most = 516_096 * options.nnodes, options.max_model_len
@@ -227,14 +233,7 @@ def headless(options: Namespace) -> int:
         f"{options.master_addr}:{options.master_port} for torch.distributed process group.",
         "MainProcess",
     )
-    ours, theirs = Pipe()
-
-    def work() -> None:
-        ours.close()
-        worker(options, theirs)
-
-    process = fork(f"VLLM::Worker_TP{options.node_rank}", work)
-    theirs.close()
+    process, ours = _fork_worker(options)
     signal.signal(signal.SIGTERM, lambda *_: (os.kill(process, signal.SIGKILL), sys.exit(0)))
     try:
         ours.recv()

@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 from http.server import BaseHTTPRequestHandler
+from itertools import chain
 from typing import Any
 
 from standin import CAPTURED, VERSION, pooling, tools
@@ -209,7 +210,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data) if chunked else data)
 
         try:
-            for chunk in answer.chunks(first, written):
+            for chunk in answer.chunks(chain([first], written)):
                 event(json.dumps(chunk))
         except RefusedError as error:
             event(json.dumps({"error": error.body}))

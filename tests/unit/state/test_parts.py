@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from host.state import artifacts, docker, engine_api
-from sparkwright.artifacts.image.state import ImageState
+from sparkwright.artifacts.image.deploy import ImageState
 from sparkwright.insight.status.status import EngineLoad
 from tests.makers.docker import image_files, serving_docker
 from tests.makers.status import COUNTERS, LOAD

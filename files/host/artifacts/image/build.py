@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from host.artifacts.image.docker_socket import FULL, Cause, is_here
+from host.artifacts.image.docker_socket import FULL, Cause, is_here, meaning
 from host.common.command_line import words
 from host.common.log import log
 from host.common.progress import JobError, Progress
@@ -56,7 +56,6 @@ class Build:
     def __init__(self) -> None:
         self.failed = ""
         self.last: Sequence[str] = []
-        self._share = (0, 0)
         self._steps: dict[str, tuple[str, int, str]] = {}
         self._lines: dict[str, deque[str]] = {}
         self._done: dict[str, int] = {}
@@ -64,7 +63,7 @@ class Build:
 
     def measure(self) -> tuple[str, int, int]:
         """Return phase, steps done and steps in total, of all stages that have begun."""
-        return "building", *self._share
+        return "building", sum(self._done.values()), sum(self._totals.values())
 
     def note(self, line: str) -> str:
         """Take in a line; return the few words that tell a person where the build is."""
@@ -85,7 +84,6 @@ class Build:
         elif not self._lines and not self._steps and not line.startswith("#"):
             # Before the first step only what goes wrong has such a line.
             self.last = [*self.last, line]
-        self._share = (sum(self._done.values()), sum(self._totals.values()))
         return text[:WIDTH]
 
 
@@ -133,10 +131,10 @@ def run(words: list[str], content: bytes) -> Iterator[str]:
 def complaint(job: str, image: str, build: Build) -> str:
     """Return what is said of a build that has failed."""
     text = "\n".join(f"  {line}" for line in build.last if line)
-    known = [what for words, what in CAUSES if any(word in text.lower() for word in words)]
+    known = meaning(text, CAUSES)
     at = f" at `{build.failed[:WIDTH]}`" if build.failed else ""
     return (
-        f"The build of {image} failed{at}{': ' + known[0] if known else ''}. Its last lines:\n"
+        f"The build of {image} failed{at}{': ' + known if known else ''}. Its last lines:\n"
         f"{text}\nAll of them: journalctl -u image-build@{job}. Mend the cause and run again, "
         f"which goes on there; from the Spark itself: sudo systemctl start image-build@{job}"
     )

@@ -16,8 +16,17 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
-from host.artifacts.image.archive import BLOBS, MANIFEST, index, manifest, refused
-from host.artifacts.image.load import LARGEST_TEXT, PART, ImageLoad, Member
+from host.artifacts.image.load import (
+    BLOBS,
+    LARGEST_TEXT,
+    MANIFEST,
+    PART,
+    ImageLoad,
+    Member,
+    index,
+    manifest,
+    refused,
+)
 from host.common.command_line import words
 from host.common.progress import JobError, Progress
 from host.common.retry import RetryableError, retry, run_job
@@ -41,12 +50,7 @@ class Header(tarfile.TarInfo):
 
 
 def sent(stream: IO[bytes], origin: str) -> Iterator[Member]:
-    """Yield the files that a head sends.
-
-    Raises:
-        JobError: It sends no archive of plain files.
-        RetryableError: It ended early.
-    """
+    """Yield the plain files that a head sends; raise RetryableError where that ends early."""
     is_whole = False
     try:
         with tarfile.open(fileobj=stream, mode="r|", bufsize=PART, tarinfo=Header) as archive:
@@ -85,29 +89,27 @@ def in_bundle(folder: Path, image: Mapping[str, Any]) -> Iterator[Member]:
     """Yield the parts of an image that a bundle has brought, and the texts that tell of it.
 
     Args:
-        image: `top` and `config`, digests; `layers`, digests from the lowest; `media_type` and
-            `size` of what `top` names; `blobs`, sizes by path.
-
-    Raises:
-        JobError: One is missing or has another size.
+        image: `media_type` of its index or manifest; digests: `top` of that, `manifests`, `config`,
+            and `layers` from the lowest.
     """
-    for path, size in image["blobs"].items():
+    config, *layers = (_path(digest) for digest in (image["config"], *image["layers"]))
+    for path in dict.fromkeys([*map(_path, image["manifests"]), config, *layers]):
         place = folder / path
         try:
             with place.open("rb") as content:
-                if (found := place.stat().st_size) != size:
-                    raise OSError(0, f"it has {found} bytes instead of {size}")
-                yield Member(str(place), path, size, content)
+                yield Member(str(place), path, place.stat().st_size, content)
         except OSError as error:
             raise JobError(
                 f"{place}: {error.strerror}: delete it, and run again, to send it anew."
             ) from None
-    config, *layers = (
-        BLOBS + digest.removeprefix("sha256:") for digest in (image["config"], *image["layers"])
-    )
-    texts = manifest(config, layers) | index(image["top"], image["media_type"], image["size"])
+    size = (folder / _path(image["top"])).stat().st_size
+    texts = manifest(config, layers) | index(image["top"], image["media_type"], size)
     for path, text in texts.items():
         yield Member("bundle", path, len(text), BytesIO(text))
+
+
+def _path(digest: str) -> str:
+    return BLOBS + digest.removeprefix("sha256:")
 
 
 def main(root: Path) -> None:

@@ -6,8 +6,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import quote
 
 from host.common.progress import JobError
@@ -32,15 +31,11 @@ class Docker(http.client.HTTPConnection):
         self.sock.connect(str(SOCKET))
 
     def ask(
-        self, method: str, path: str, headers: Mapping[str, str] = MappingProxyType({})
+        self, method: str, path: str, headers: Mapping[str, str] | None = None
     ) -> http.client.HTTPResponse:
-        """Send a request without a body and return the head of its answer.
-
-        Raises:
-            RetryableError: no daemon answers.
-        """
+        """Send a request without a body; return the head of its answer, or raise RetryableError."""
         try:
-            self.request(method, path, headers=headers)
+            self.request(method, path, headers=headers or {})
             return self.getresponse()
         except (OSError, http.client.HTTPException) as error:
             raise RetryableError(
@@ -56,32 +51,32 @@ def is_here(image: str) -> bool:
 
 def complaint(answer: http.client.HTTPResponse) -> str:
     """Return what Docker says in an answer that is no success."""
-    said: str = json.loads(answer.read() or b"{}").get("message", f"status {answer.status}")
-    return said
+    return str(json.loads(answer.read() or b"{}").get("message", f"status {answer.status}"))
+
+
+def meaning(said: str, causes: Sequence[Cause]) -> str:
+    """Return what words of Docker mean by the first cause that is known; "" by none."""
+    known = (what for words, what in causes if any(word in said.lower() for word in words))
+    return next(known, "")
 
 
 def events(
     answer: http.client.HTTPResponse, image: str, causes: Sequence[Cause]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the lines of Docker's answer about an image.
+    """Yield the lines of Docker's answer about an image; raise the failure that it tells of.
 
     Docker 28 deprecates `error`, which clients used to read, for `errorDetail`, which is as old.
-
-    Raises:
-        JobError: Docker tells of a failure with a known cause.
-        RetryableError: It tells of another.
     """
     if answer.status != http.client.OK:
-        _raise(image, complaint(answer), causes)
+        raise _failure(image, complaint(answer), causes)
     for line in answer:
         event = json.loads(line)
         if said := (event.get("errorDetail") or {}).get("message") or event.get("error"):
-            _raise(image, said, causes)
+            raise _failure(image, said, causes)
         yield event
 
 
-def _raise(image: str, said: str, causes: Sequence[Cause]) -> NoReturn:
-    for words, meaning in causes:
-        if any(word in said.lower() for word in words):
-            raise JobError(f"{image}: {meaning}. Docker says: {said}")
-    raise RetryableError(f"{image}: Docker says: {said}")
+def _failure(image: str, said: str, causes: Sequence[Cause]) -> JobError | RetryableError:
+    if known := meaning(said, causes):
+        return JobError(f"{image}: {known}. Docker says: {said}")
+    return RetryableError(f"{image}: Docker says: {said}")

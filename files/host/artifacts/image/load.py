@@ -1,20 +1,26 @@
 """Gives Docker an image piece by piece: its blobs, then the texts that tell of them."""
 
 import http.client
+import json
+import re
 import tarfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import IO
+from typing import IO, Any
 from urllib.parse import quote
 
-from host.artifacts.image.archive import TEXTS, is_blob, refused, vouched
 from host.artifacts.image.docker_socket import FULL, Docker, complaint, events, is_here
 from host.common.log import log
 from host.common.progress import JobError
 from host.common.retry import RetryableError
 
+BLOBS = "blobs/sha256/"
+MANIFEST, INDEX, LAYOUT = "manifest.json", "index.json", "oci-layout"
+# `repositories` holds names, as Docker has them for clients older than 2015.
+TEXTS = (MANIFEST, INDEX, LAYOUT, "repositories")
+_BLOB = re.compile(BLOBS + "([0-9a-f]{64})")
 # Bytes that are read at once. tarfile joins and copies them, in new memory each time if they are
 # more: 8 MiB at a time took 3.7 s of a processor for a gigabyte, 256 KiB 1.4 s.
 PART = 256 * 1024
@@ -50,7 +56,6 @@ class ImageLoad:
         self._size = size
         self._most = most
         self._passed = 0
-        self._is_whole = False
         self._layers: dict[str, tuple[int, int]] = {}
 
     def measure(self) -> tuple[str, int, int]:
@@ -63,12 +68,8 @@ class ImageLoad:
         """Have Docker load the files of an archive, and give the image its name.
 
         Without a name, `docker image prune` would take it for waste.
-
-        Raises:
-            JobError: It is no image or the wrong one, or Docker does not take it.
-            RetryableError: The archive or Docker ended early.
         """
-        self._passed, self._is_whole = 0, False
+        self._passed, is_whole = 0, False
         self._layers.clear()
         docker = Docker()
         try:
@@ -77,6 +78,7 @@ class ImageLoad:
             docker.putheader("Transfer-Encoding", "chunked")
             try:
                 docker.endheaders(self._archive(members), encode_chunked=True)
+                is_whole = True
             except BrokenPipeError:
                 log("Docker has stopped listening; its reason follows")
             for event in events(docker.getresponse(), self._reference, [FULL]):
@@ -87,7 +89,7 @@ class ImageLoad:
             raise RetryableError(f"Docker did not take the image ({error})") from error
         finally:
             docker.close()
-        if not self._is_whole:
+        if not is_whole:
             raise RetryableError("Docker stopped listening in the middle of the image")
         self._name()
 
@@ -114,7 +116,6 @@ class ImageLoad:
         for path, text in made.items():
             yield _header(path, len(text)) + text + _padding(len(text))
         yield bytes(2 * tarfile.BLOCKSIZE)
-        self._is_whole = True
 
     def _blob(self, member: Member) -> Iterator[bytes]:
         yield _header(member.path, member.size)
@@ -169,3 +170,67 @@ def _header(path: str, size: int) -> bytes:
 
 def _padding(size: int) -> bytes:
     return bytes(-size % tarfile.BLOCKSIZE)
+
+
+def is_blob(path: str) -> bool:
+    """Tell whether a path is that of a blob: its name is the hash of its content."""
+    return bool(_BLOB.fullmatch(path))
+
+
+def vouched(
+    texts: Mapping[str, bytes], blobs: Collection[str], wanted: Collection[str]
+) -> dict[str, bytes]:
+    """Return the texts by which Docker gets a wanted image, by path; none if it is another.
+
+    A text is made only where a wanted digest vouches for all that Docker reads by it: that of the
+    image's configuration, or of its manifest or index. It gives no name, as Docker would take that
+    from its owner's images.
+
+    Args:
+        texts: The archive's own texts.
+        blobs: Paths of its blobs, each of the content that its name says.
+    """
+    made: dict[str, bytes] = {}
+    try:
+        (image,) = json.loads(texts[MANIFEST])
+        config, layers = image["Config"], image["Layers"]
+        for path in (config, *layers):
+            if not is_blob(path) or path not in blobs:
+                raise ValueError(f"no blob {str(path)[:200]!a}")
+        if f"sha256:{config.removeprefix(BLOBS)}" in wanted:
+            made |= manifest(config, layers)
+        if INDEX in texts:
+            (found,) = json.loads(texts[INDEX])["manifests"]
+            digest = found["digest"]
+            if BLOBS + digest.removeprefix("sha256:") not in blobs:
+                raise ValueError(f"no manifest {digest[:200]!a}")
+            if digest in wanted:
+                made |= index(digest, found["mediaType"], found["size"])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise refused(error) from None
+    return made
+
+
+def refused(error: Exception | str) -> JobError:
+    """Return the error of a job whose archive is not one image."""
+    reason = str(error) if type(error) in (str, ValueError) else repr(error)
+    return JobError(
+        f"What the other Spark sends is not one image as Docker saves it ({reason[:300]}): Docker "
+        "has loaded nothing of it. Look at that Spark (`docker version` there: 25 or later), then "
+        "run again."
+    )
+
+
+def manifest(config: str, layers: Collection[str]) -> dict[str, bytes]:
+    """Return the text by which Docker's older store gets an image, from its paths."""
+    slim = {"Config": config, "RepoTags": None, "Layers": [*layers]}
+    return {MANIFEST: json.dumps([slim]).encode()}
+
+
+def index(digest: str, media_type: Any, size: Any) -> dict[str, bytes]:
+    """Return the texts by which Docker's newer store gets an image, from its manifest or index."""
+    entry = {"mediaType": media_type, "digest": digest, "size": size}
+    return {
+        INDEX: json.dumps({"schemaVersion": 2, "manifests": [entry]}).encode(),
+        LAYOUT: b'{"imageLayoutVersion": "1.0.0"}',
+    }

@@ -82,15 +82,13 @@ class Pull:
 
 
 def read_login() -> str:
-    """Return the login that this job got, as JSON; "" without one."""
+    """Return the login that this job got for the registry, as JSON; "" without one."""
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
     return (Path(folder) / "login").read_text("utf-8").strip() if folder else ""
 
 
-def causes(image: str, login: str) -> Sequence[Cause]:
+def causes(registry: str, login: str) -> Sequence[Cause]:
     """Return the known causes of failed pulls, with that of a login in this job's words."""
-    first = image.partition("/")[0]
-    registry = first if "." in first or ":" in first or first == "localhost" else "docker.io"
     remedy = f"on the machine that runs Sparkwright, `docker login {registry}`, and run again"
     if not login:
         meaning = f"{registry} wants a login, and this job got none: {remedy}"
@@ -100,39 +98,15 @@ def causes(image: str, login: str) -> Sequence[Cause]:
     return (*CAUSES, (NO_ACCESS, meaning))
 
 
-def remedy(proxy: str) -> str:
-    """Return what may help in the end: Docker may not use the proxy that it should."""
-    try:
-        with closing(Docker()) as docker:
-            found = json.loads(docker.ask("GET", "/info").read()).get("HttpProxy")
-    except (RetryableError, OSError, http.client.HTTPException, ValueError):
-        return "try later"
-    if found == proxy:
-        return "try later"
-    return (
-        f"Docker uses {'another proxy than' if found else 'no proxy, and not'} {proxy}: it reads "
-        "daemon.json at its start, which a run leaves to you while containers run "
-        "(--data docker=restart), and proxies that you have set there yourself stay"
-    )
-
-
-def pull(image: str, login: str, layers: Pull) -> None:
-    """Have Docker pull an image, `repository@digest`, and note what it says on the way.
-
-    Args:
-        login: For the registry, as JSON; "" for none.
-
-    Raises:
-        JobError: It cannot be had.
-        RetryableError: It was not had this time.
-    """
+def pull(image: str, registry: str, login: str, layers: Pull) -> None:
+    """Have Docker pull an image, `repository@digest`, and note what it says on the way."""
     repository, _, digest = image.partition("@")
     address = f"/images/create?fromImage={quote(repository)}&tag={digest}"
     auth = base64.urlsafe_b64encode(login.encode()).decode()
     with closing(Docker()) as docker:
         answer = docker.ask("POST", address, {"X-Registry-Auth": auth} if login else {})
         try:
-            for event in events(answer, image, causes(image, login)):
+            for event in events(answer, image, causes(registry, login)):
                 layers.note(event)
         except (OSError, http.client.HTTPException, ValueError):
             raise RetryableError("Docker ended in the middle of the pull") from None
@@ -142,11 +116,14 @@ def pull(image: str, login: str, layers: Pull) -> None:
 
 def main(root: Path, job: str) -> None:
     """Do the job; every end but success is raised."""
-    manifest = json.loads((root / "manifests" / f"image@{job}.json").read_text("utf-8"))
-    image, login, layers = manifest["image"], read_login(), Pull(manifest["size"])
-    last = remedy(manifest["proxy"]) if "proxy" in manifest else "try later"
+    orders = json.loads((root / "manifests" / f"image@{job}.json").read_text("utf-8"))
+    image, login, layers = orders["image"], read_login(), Pull(orders["size"])
+
+    def attempt() -> None:
+        pull(image, orders["registry"], login, layers)
+
     with Progress(root / "jobs" / f"image@{job}.json", layers.measure) as progress:
-        retry(lambda: pull(image, login, layers), lambda: 0, progress, image, last, DELAYS)
+        retry(attempt, lambda: 0, progress, image, delays=DELAYS)
 
 
 def command() -> None:

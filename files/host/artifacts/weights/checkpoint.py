@@ -3,13 +3,13 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
 
-from host.artifacts.weights.hashing_file import File
+from host.artifacts.weights.hashing_file import File, ResumableFile
 from host.artifacts.weights.record import RECORD, entry_of, read_record
 from host.common.atomic import replace
 from host.common.log import log
@@ -29,13 +29,8 @@ class Source(Protocol):
     phase: str
     connections: int
 
-    def fetch(self, file: File, partial: Path) -> str:
-        """Append to a partial file what it lacks; return the hash of the whole.
-
-        Raises:
-            JobError: it cannot be had.
-        """
-        ...
+    def fetch(self, growing: ResumableFile) -> None:
+        """Append what a file lacks, or raise a JobError."""
 
 
 class Record:
@@ -86,13 +81,16 @@ class LocalCheckpoint:
 
     def verify(self) -> None:
         """Keep verified files, remove wrong ones, and set aside those that are none of its own."""
-        for path in list(self._unexpected()):
-            self._set_aside(path)
+        self._set_aside()
         unverified = [file for file in self.files.values() if self._needs_hash(file)]
         self._to_check = sum(file.size for file in unverified)
+
+        def count(seen: int) -> None:
+            self._checked += seen
+
         for file in unverified:
             place = self.folder / file.path
-            self._keep(file, place, file.digest_of(place, self._count))
+            self._keep(file, place, file.digest_of(place, count))
         self._is_verified = True
 
     def fetch(self, source: Source) -> None:
@@ -110,18 +108,16 @@ class LocalCheckpoint:
             job.result()
         shutil.rmtree(self.folder / PARTIAL, ignore_errors=True)
 
-    def _unexpected(self) -> Iterator[str]:
-        for file in self.folder.rglob("*"):
-            path = file.relative_to(self.folder).as_posix()
-            known = path in self.files or path.startswith(".")
-            if not known and (file.is_symlink() or file.is_file()):
-                yield path
-
-    def _set_aside(self, path: str) -> None:
-        aside = self.folder / SET_ASIDE / path
-        aside.parent.mkdir(parents=True, exist_ok=True)
-        (self.folder / path).replace(aside)
-        log(f"{path} is not part of the checkpoint: moved to {aside}")
+    def _set_aside(self) -> None:
+        """Move away what is none of its files, but for names that start with a dot."""
+        for found in [*self.folder.rglob("*")]:
+            path = found.relative_to(self.folder).as_posix()
+            is_known = path in self.files or path.startswith(".")
+            if not is_known and (found.is_symlink() or found.is_file()):
+                aside = self.folder / SET_ASIDE / path
+                aside.parent.mkdir(parents=True, exist_ok=True)
+                found.replace(aside)
+                log(f"{path} is not part of the checkpoint: moved to {aside}")
 
     def _needs_hash(self, file: File) -> bool:
         """Tell whether a file must be hashed; remove it where its size is wrong."""
@@ -156,7 +152,9 @@ class LocalCheckpoint:
         partial = self._partial(file)
         partial.parent.mkdir(exist_ok=True)
         for damages in range(1, DAMAGES + 1):
-            if self._keep(file, partial, source.fetch(file, partial)):
+            with ResumableFile(partial, file) as growing:
+                source.fetch(growing)
+            if self._keep(file, partial, growing.digest):
                 return
             log(f"{file.path} arrived damaged ({damages} of {DAMAGES} times)")
         raise JobError(
@@ -177,9 +175,6 @@ class LocalCheckpoint:
         self.record.add(file.path, place, digest)
         self.verified.add(file.path)
         return True
-
-    def _count(self, seen: int) -> None:
-        self._checked += seen
 
     def _partial(self, file: File) -> Path:
         """Return the place of a partial file, whose name has the hash of the whole in it."""

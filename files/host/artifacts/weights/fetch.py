@@ -8,29 +8,148 @@ FOLDER/.sparkwright-set-aside.
 Exit status: 0 the folder is right, 1 it is not; FOLDER/.sparkwright-progress.json says why.
 """
 
+import http.client
 import json
+import os
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlsplit
 
 from host.artifacts.weights.checkpoint import LocalCheckpoint, Source
-from host.artifacts.weights.folder_source import FolderSource
+from host.artifacts.weights.hashing_file import ResumableFile
 from host.artifacts.weights.hub import Repository
-from host.artifacts.weights.link import elsewhere
-from host.artifacts.weights.peer_source import PeerSource
+from host.artifacts.weights.link import elsewhere, opened
 from host.artifacts.weights.record import REPORT
 from host.common.command_line import words
-from host.common.progress import Progress
-from host.common.retry import run_job
+from host.common.log import log
+from host.common.progress import JobError, Progress
+from host.common.retry import RetryableError, retry, run_job
+
+# Seconds without a byte after which a connection to the other Spark counts as dead.
+PATIENCE = 20
+# Seconds before each further try of it: a Spark that lost its power is back in less than these.
+DELAYS = (1, 2, *[5] * 35)
+REMEDY = (
+    "look at fabric-share.socket on that Spark, and at the cable; then run again, "
+    "which goes on where this ended"
+)
 
 
-def source(root: Path, name: str, manifest: dict[str, Any], progress: Progress) -> Source:
+class PeerSource:
+    """A folder that the other Spark of a pair lends over the fabric, by its URL."""
+
+    phase = "copying"
+    # While one writes, others receive and hash: so the disk always has something to do.
+    connections = 8
+
+    def __init__(self, url: str, progress: Progress) -> None:
+        self.name = url
+        self._address = urlsplit(url)
+        self._netloc = self._address.netloc
+        self._progress = progress
+
+    def fetch(self, growing: ResumableFile) -> None:
+        """Append what a file lacks, or raise a JobError."""
+        retry(
+            lambda: self._attempt(growing),
+            lambda: growing.position,
+            self._progress,
+            growing.file.path,
+            REMEDY,
+            DELAYS,
+        )
+
+    def _attempt(self, growing: ResumableFile) -> None:
+        connection = http.client.HTTPConnection(self._netloc, timeout=PATIENCE)
+        file, what = growing.file, "answer"
+        try:
+            address = f"{self._address.path}/{quote(file.path)}?hash={file.digest}"
+            connection.request("GET", address, headers={"Range": f"bytes={growing.position}-"})
+            answer = connection.getresponse()
+            if answer.status != http.client.PARTIAL_CONTENT:
+                said = answer.read(1000).decode(errors="replace")
+                if answer.status == http.client.FORBIDDEN:
+                    raise JobError(f"{self._netloc} refuses this Spark: {said}.")
+                raise RetryableError(f"{self._netloc} says: {said}")
+            what = "whole answer"
+            growing.append(answer.readinto)
+        except (OSError, EOFError, http.client.HTTPException) as error:
+            reason = getattr(error, "strerror", None) or str(error) or "it ended early"
+            raise RetryableError(f"no {what} from {self._netloc} ({reason})") from error
+        finally:
+            connection.close()
+
+
+class FolderSource:
+    """Folders that may have some files; what they lack, or have wrong, comes from another source.
+
+    What is copied is hashed as it is written: whoever writes there meanwhile changes nothing.
+    Without another source, the folders must have all: the last of them is a bundle's.
+    """
+
+    def __init__(self, folders: Sequence[Path], rest: Source | None) -> None:
+        self.name = rest.name if rest else str(folders[-1])
+        self.phase = rest.phase if rest else "copying"
+        # One disk.
+        self.connections = rest.connections if rest else 1
+        self._folders = folders
+        self._rest = rest
+        self._asked: set[str] = set()
+        self._copied = Counter[Path]()
+        self._wrong: list[str] = []
+
+    @property
+    def outcome(self) -> str:
+        """What came of the folders, in a few words."""
+        said = [f"{count} files copied from {folder}" for folder, count in self._copied.items()]
+        said += [f"left alone: {'; '.join(self._wrong[:3])}"] if self._wrong else []
+        return ". ".join(said)
+
+    def fetch(self, growing: ResumableFile) -> None:
+        """Copy a file, or append what it lacks, or raise a JobError."""
+        is_new, fault = growing.file.path not in self._asked, ""
+        self._asked.add(growing.file.path)
+        for folder in self._folders if is_new else ():
+            if not (fault := self._copy(folder, growing)):
+                return
+        if not self._rest:
+            raise JobError(f"{fault}: the bundle is to bring it; run again, with the bundle there.")
+        if not growing.complete:
+            self._rest.fetch(growing)
+
+    def _copy(self, folder: Path, growing: ResumableFile) -> str:
+        """Copy a file of a folder; return why that did not work, "" if it did."""
+        fault = f"{growing.file.path} of {folder} "
+        try:
+            with os.fdopen(opened(folder, growing.file), "rb", buffering=0) as content:
+                # A damaged copy is of no use for another.
+                growing.restart()
+                growing.append(lambda part: content.readinto(part) or 0)
+            if growing.digest == growing.file.digest:
+                self._copied[folder] += 1
+                return ""
+            fault += "has another hash than the lock's"
+        except FileNotFoundError as error:
+            return f"{fault}cannot be used ({error.strerror})"
+        except (OSError, EOFError) as error:
+            why = getattr(error, "strerror", error) or "it became shorter"
+            fault += f"cannot be used ({why})"
+        growing.restart()
+        self._wrong.append(fault)
+        log(f"left alone: {fault}")
+        return fault
+
+
+def source(root: Path, name: str, manifest: dict[str, Any], progress: Progress) -> FolderSource:
     """Return what a manifest names: folders here, and the other Spark, a bundle, or the hub."""
     rest: Source | None = None
     if "source" in manifest:
         rest = PeerSource(manifest["source"], progress)
     elif "bundle" not in manifest:
         rest = Repository(manifest["endpoint"], manifest["repo"], manifest["commit"], progress)
-    return FolderSource(elsewhere(root, name, manifest), rest, progress)
+    return FolderSource(elsewhere(root, name, manifest), rest)
 
 
 def main(root: Path, name: str) -> None:
@@ -39,7 +158,9 @@ def main(root: Path, name: str) -> None:
     checkpoint = LocalCheckpoint(root / name, manifest["files"])
     with Progress(root / name / REPORT, checkpoint.measure) as progress:
         checkpoint.verify()
-        checkpoint.fetch(source(root, name, manifest, progress))
+        files = source(root, name, manifest, progress)
+        checkpoint.fetch(files)
+        progress.message = files.outcome
 
 
 def command() -> None:

@@ -5,14 +5,13 @@ import fcntl
 import hashlib
 import mmap
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from host.common.progress import JobError, Progress
-from host.common.retry import retry
+from host.common.progress import JobError
 
 # Bytes that are read, hashed and written at once. Each write past the page cache is a trip to the
 # disk: with 4 MiB the copy was a tenth slower, and more brings nothing.
@@ -35,7 +34,7 @@ class File:
             return hashlib.sha256()
         return hashlib.sha1(b"blob %d\0" % self.size)
 
-    def digest_of(self, file: Path, seen: Callable[[int], None] = lambda _: None) -> str:
+    def digest_of(self, file: Path, seen: Callable[[int], None]) -> str:
         """Return the hash of what is in a file; tell `seen` of bytes read."""
         digest = self.hasher()
         with file.open("rb") as content:
@@ -49,20 +48,22 @@ class ResumableFile:
     """A partial file that goes on where it ends, hashed while it is written.
 
     It is written past the page cache, where the file system can: that takes a fraction of the time,
-    and leaves the memory to others. What is there already is read once, for the hash.
+    and leaves the memory to others. What is there already is read once, for the hash. Where the
+    disk takes no more, that is a JobError.
     """
 
     def __init__(self, partial: Path, file: File) -> None:
-        self._wanted = file
+        self.file = file
         self._hasher = file.hasher()
         self._block = memoryview(mmap.mmap(-1, BLOCK))
         self._partial = partial
-        self._file = os.open(partial, os.O_RDWR | os.O_CREAT, 0o644)
-        found = os.fstat(self._file).st_size
-        self.position = found if found == file.size else found // ALIGNED * ALIGNED
-        if self.position > file.size:
-            self.position = 0
-        os.ftruncate(self._file, self.position)
+        with _writing(partial):
+            self._file = os.open(partial, os.O_RDWR | os.O_CREAT, 0o644)
+            found = os.fstat(self._file).st_size
+            self.position = found if found == file.size else found // ALIGNED * ALIGNED
+            if self.position > file.size:
+                self.position = 0
+            os.ftruncate(self._file, self.position)
         for start in range(0, self.position, BLOCK):
             count = os.preadv(self._file, [self._block], start)
             self._hasher.update(self._block[:count])
@@ -81,14 +82,14 @@ class ResumableFile:
 
     @property
     def complete(self) -> bool:
-        """Tell whether nothing is missing."""
-        return self.position == self._wanted.size
+        """Whether nothing is missing."""
+        return self.position == self.file.size
 
     def restart(self) -> None:
         """Drop what is there."""
         os.ftruncate(self._file, 0)
         self.position = 0
-        self._hasher = self._wanted.hasher()
+        self._hasher = self.file.hasher()
 
     def append(self, read: Callable[[memoryview], int]) -> None:
         """Take in what is missing.
@@ -98,10 +99,9 @@ class ResumableFile:
 
         Raises:
             EOFError: There was less; what has come is kept, also if `read` raises an error.
-            JobError: The disk takes no more.
         """
         while not self.complete:
-            block = self._block[: min(BLOCK, self._wanted.size - self.position)]
+            block = self._block[: min(BLOCK, self.file.size - self.position)]
             filled = 0
             try:
                 while filled < len(block):
@@ -145,28 +145,3 @@ def _writing(partial: Path) -> Iterator[None]:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         remedy = "free some space" if full else "mend that"
         raise JobError(f"{error.strerror} ({partial}): {remedy}, and run again.") from error
-
-
-def resume(
-    file: File,
-    partial: Path,
-    attempt: Callable[[ResumableFile], None],
-    progress: Progress,
-    remedy: str = "try later",
-    delays: Sequence[float] = (),
-) -> str:
-    """Have tries append to a partial file what it lacks; return the hash of the whole.
-
-    Raises:
-        JobError: No further try can help, enough of them have failed, or the disk takes no more.
-    """
-    with _writing(partial):
-        opened = ResumableFile(partial, file)
-    with opened as growing:
-
-        def lacking() -> None:
-            if not growing.complete:
-                attempt(growing)
-
-        retry(lacking, lambda: growing.position, progress, file.path, remedy, delays)
-        return growing.digest

@@ -7,7 +7,6 @@ failed try is counted until one has brought something.
 import re
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from httpcore2 import NetworkError, TimeoutException
 from httpx2 import HTTPError, InvalidURL, Response
@@ -20,9 +19,9 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.utils import build_hf_headers, hf_raise_for_status
 
-from host.artifacts.weights.hashing_file import File, ResumableFile, resume
+from host.artifacts.weights.hashing_file import ResumableFile
 from host.common.progress import JobError, Progress
-from host.common.retry import ENOUGH, RetryableError
+from host.common.retry import ENOUGH, RetryableError, retry
 
 # The longest Retry-After that is obeyed between two tries, in seconds.
 LONGEST_DELAY = 600
@@ -56,18 +55,29 @@ class Repository:
         self.commit = commit
         self._progress = progress
 
-    def fetch(self, file: File, partial: Path) -> str:
-        """Append to a partial file what it lacks; return the hash of the whole."""
-        return resume(file, partial, lambda growing: self._attempt(file, growing), self._progress)
+    def fetch(self, growing: ResumableFile) -> None:
+        """Append what a file lacks, or raise a JobError."""
+        path = growing.file.path
+        retry(lambda: self._attempt(growing), lambda: growing.position, self._progress, path)
 
-    def _attempt(self, file: File, growing: ResumableFile) -> None:
+    def _attempt(self, growing: ResumableFile) -> None:
         try:
-            self._request(file, growing)
-        except (HTTPError, InvalidURL, OSError) as error:
-            reason = self._explain(error, file.path, growing)
-            raise RetryableError(reason, _retry_after(error)) from error
+            self._request(growing)
+        except HfHubHTTPError as error:
+            status = error.response.status_code
+            if status == 416:
+                growing.restart()
+            elif status not in (408, 429) and status < 500:
+                raise JobError(self._refusal(error, growing.file.path)) from error
+            reason = f"{self.endpoint} answers with status {status}"
+            raise RetryableError(reason, _retry_after(error.response)) from error
+        except EOFError:
+            raise self._broken("it ended early") from None
+        except (HTTPError, InvalidURL, NetworkError, TimeoutException, OSError) as error:
+            raise self._broken(type(error).__name__) from error
 
-    def _request(self, file: File, growing: ResumableFile) -> None:
+    def _request(self, growing: ResumableFile) -> None:
+        file = growing.file
         url = hf_hub_url(self.name, file.path, revision=self.commit, endpoint=self.endpoint)
         begun = growing.position
         # A compressed answer could not be resumed in the middle.
@@ -86,12 +96,7 @@ class Repository:
             self._check_promise(answer, begun, file.size)
             if not begun:
                 growing.restart()
-            try:
-                growing.append(self._reader(answer, file.size - begun))
-            except EOFError:
-                raise self._broken("it ended early") from None
-            except (NetworkError, TimeoutException) as error:
-                raise self._broken(type(error).__name__) from error
+            growing.append(self._reader(answer, file.size - begun))
 
     def _reader(self, answer: Response, missing: int) -> Callable[[memoryview], int]:
         """Return what fills a buffer with the next bytes of an answer."""
@@ -133,17 +138,6 @@ class Repository:
     def _broken(self, reason: str) -> RetryableError:
         return RetryableError(f"no whole answer from {self.endpoint} ({reason})")
 
-    def _explain(self, error: Exception, path: str, growing: ResumableFile) -> str:
-        """Return why another try may help; raise JobError where it cannot."""
-        if isinstance(error, HfHubHTTPError):
-            status = error.response.status_code
-            if status == 416:
-                growing.restart()
-            elif status not in (408, 429) and status < 500:
-                raise JobError(self._refusal(error, path)) from error
-            return f"{self.endpoint} answers with status {status}"
-        return str(self._broken(type(error).__name__))
-
     def _refusal(self, error: HfHubHTTPError, path: str) -> str:
         status, token = error.response.status_code, get_token()
         if isinstance(error, GatedRepoError):
@@ -176,16 +170,12 @@ class Repository:
 
 def _is_plain(answer: Response) -> bool:
     """Tell whether what follows an answer's head is its content and nothing else."""
-    plain = answer.extensions.get("http_version") == b"HTTP/1.1"
-    return (
-        plain and "Content-Length" in answer.headers and "Transfer-Encoding" not in answer.headers
-    )
+    is_plain = "Content-Length" in answer.headers and "Transfer-Encoding" not in answer.headers
+    return is_plain and answer.extensions.get("http_version") == b"HTTP/1.1"
 
 
-def _retry_after(error: Exception) -> int:
-    if not isinstance(error, HfHubHTTPError):
-        return 0
-    headers = error.response.headers
+def _retry_after(answer: Response) -> int:
+    headers = answer.headers
     told = re.match(r"(\d{1,9})$", headers.get("Retry-After", ""), re.ASCII) or re.search(
         r";\s*t=(\d{1,9})", headers.get("RateLimit", ""), re.ASCII
     )

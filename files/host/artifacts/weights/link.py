@@ -39,12 +39,9 @@ def elsewhere(root: Path, folder: str, manifest: Mapping[str, Any]) -> list[Path
 
 
 def opened(folder: Path, file: File) -> int:
-    """Open what may be a file of a checkpoint in a folder, along no link.
+    """Open what may be a file of a checkpoint in a folder, along no link, or raise an OSError.
 
     In a cache of Hugging Face, its name is its hash.
-
-    Raises:
-        OSError: There is none, or it is known to be another.
     """
     path = file.digest if folder.name == "blobs" else file.path
     descriptor = open_below(folder, path)
@@ -82,25 +79,20 @@ def is_roots_alone(file: int) -> bool:
 def link(place: Path, folder: Path, file: File) -> bool:
     """Link a file of another folder, if it may be the right one; return whether that was done."""
     try:
-        descriptor = opened(folder, file)
+        with os.fdopen(opened(folder, file), "rb") as content:
+            if not is_roots_alone(content.fileno()):
+                return False
+            place.parent.mkdir(parents=True, exist_ok=True)
+            # By its descriptor: its name may be another's by now. Python follows the link in /proc
+            # only with a folder given.
+            own = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.link(str(content.fileno()), place, src_dir_fd=own, follow_symlinks=True)
+            finally:
+                os.close(own)
     except OSError:
+        # There is none, it is on another disk, or it cannot be linked: it is copied.
         return False
-    try:
-        if not is_roots_alone(descriptor):
-            return False
-        place.parent.mkdir(parents=True, exist_ok=True)
-        # By its descriptor: its name may be another's by now. Python follows the link in /proc
-        # only with a folder given.
-        own = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.link(str(descriptor), place, src_dir_fd=own, follow_symlinks=True)
-        finally:
-            os.close(own)
-    except OSError:
-        # It is on another disk, or cannot be linked: it is copied.
-        return False
-    finally:
-        os.close(descriptor)
     return True
 
 

@@ -17,11 +17,7 @@ LARGEST_RECORD = 4 * 1024 * 1024
 
 
 def open_below(base: str | os.PathLike[str], path: str) -> int:
-    """Open a file below a folder, along no link below it.
-
-    Raises:
-        OSError: There is no such file, or a link is in the way.
-    """
+    """Open a file below a folder, along no link below it, or raise an OSError."""
     parts = path.split("/")
     if {"", ".", ".."} & {*parts}:
         raise OSError(errno.EINVAL, "no path below the folder")
@@ -40,12 +36,7 @@ def open_below(base: str | os.PathLike[str], path: str) -> int:
 
 
 def read_json_below(base: str | os.PathLike[str], path: str, most: int) -> Any:
-    """Return the value of a JSON file below a folder.
-
-    Raises:
-        OSError: There is no such file.
-        ValueError: It is no JSON, or has more bytes.
-    """
+    """Return the value of a JSON file below a folder; of `most` bytes, or raise a ValueError."""
     with os.fdopen(open_below(base, path), "rb") as content:
         text = content.read(most + 1)
     if len(text) > most:

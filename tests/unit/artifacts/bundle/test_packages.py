@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.artifacts.bundle.packages import download_packages
+from sparkwright.artifacts.bundle.downloads import download_packages
 from sparkwright.machine.host.operations.packages import apt_sources
 from tests.makers.shell import program
 

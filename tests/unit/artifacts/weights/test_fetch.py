@@ -1,18 +1,22 @@
-"""A download at its limits: how often and after how long it is tried again, and what it counts."""
+"""A download at its limits: when it is tried again, what it counts, and the file that it fills."""
 
+import errno
+import mmap
+import os
 import shutil
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from host.artifacts.weights import hub
+from host.artifacts.weights import hashing_file, hub
 from host.artifacts.weights.checkpoint import LocalCheckpoint
-from host.artifacts.weights.hashing_file import File
+from host.artifacts.weights.hashing_file import ALIGNED, File, ResumableFile
 from host.common.progress import JobError, Progress
 from host.common.retry import DELAYS, ENOUGH, RetryableError, retry
 
@@ -86,33 +90,31 @@ def test_bytes_that_are_taken_back_are_counted_once(waits: list[float], progress
     assert waits == [1, 2]
 
 
-class Server:
-    """What the library asks: it refuses as often as told, then sends the file."""
+@pytest.fixture
+def fetched_from(
+    tmp_path: Path, progress: Progress, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., bytes]:
+    """Fetch from a hub that answers so; return what has come."""
 
-    def __init__(self, refusals: list[tuple[int, dict[str, str]]]) -> None:
-        self.refusals = refusals
+    def fetch(answer: Callable[[httpx2.Request], httpx2.Response]) -> bytes:
+        transport = httpx2.MockTransport(answer)
+        monkeypatch.setattr(hub, "get_session", lambda: httpx2.Client(transport=transport))
+        repository = hub.Repository("http://hub.invalid", "lab/tiny", "1" * 40, progress)
+        with ResumableFile(tmp_path / "partial", WHOLE) as growing:
+            repository.fetch(growing)
+        return (tmp_path / "partial").read_bytes()
 
-    def answer(self, request: httpx2.Request) -> httpx2.Response:
-        if self.refusals:
-            status, headers = self.refusals.pop(0)
-            return httpx2.Response(status, headers=headers)
-        return httpx2.Response(200, content=iter([CONTENT]))
-
-    def session(self) -> httpx2.Client:
-        return httpx2.Client(transport=httpx2.MockTransport(self.answer))
+    return fetch
 
 
 @pytest.fixture
-def fetched(
-    tmp_path: Path, progress: Progress, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., bytes]:
+def fetched(fetched_from: Callable[..., bytes]) -> Callable[..., bytes]:
     """Fetch from a hub that refuses at first; return what has come."""
 
     def fetch(*refusals: tuple[int, dict[str, str]]) -> bytes:
-        monkeypatch.setattr(hub, "get_session", Server(list(refusals)).session)
-        partial = tmp_path / "partial"
-        hub.Repository("http://hub.invalid", "lab/tiny", "1" * 40, progress).fetch(WHOLE, partial)
-        return partial.read_bytes()
+        answers = [httpx2.Response(status, headers=headers) for status, headers in refusals]
+        answers.append(httpx2.Response(200, content=iter([CONTENT])))
+        return fetched_from(lambda _: answers.pop(0))
 
     return fetch
 
@@ -133,32 +135,28 @@ def test_what_stays_is_not(fetched: Callable[..., bytes], waits: list[float], st
 
 
 @pytest.mark.parametrize(
-    ("said", "wait"),
+    ("header", "said", "wait"),
     [
-        ("7", 7),
-        ("0", 1),
-        ("600", 600),
-        ("86400", hub.LONGEST_DELAY),
-        ("9" * 5000, 1),
-        ("Sun, 22 Nov", 1),
-        ("", 1),
+        ("Retry-After", "7", 7),
+        ("Retry-After", "0", 1),
+        ("Retry-After", "600", 600),
+        ("Retry-After", "86400", hub.LONGEST_DELAY),
+        ("Retry-After", "9" * 5000, 1),
+        ("Retry-After", "Sun, 22 Nov", 1),
+        ("Retry-After", "", 1),
+        # The public hub tells so when the window of five minutes ends.
+        ("RateLimit", '"resolvers";r=0;t=55', 55),
     ],
 )
 def test_a_hub_may_ask_for_ten_minutes_and_no_more(
-    fetched: Callable[..., bytes], waits: list[float], said: str, wait: int
+    fetched: Callable[..., bytes], waits: list[float], header: str, said: str, wait: int
 ):
-    assert fetched((429, {"Retry-After": said})) == CONTENT
+    assert fetched((429, {header: said})) == CONTENT
     assert waits == [wait]
 
 
-def test_the_public_hubs_word_for_a_wait(fetched: Callable[..., bytes], waits: list[float]):
-    """It tells in RateLimit when the window of five minutes ends."""
-    assert fetched((429, {"RateLimit": '"resolvers";r=0;t=55'})) == CONTENT
-    assert waits == [55]
-
-
 def test_a_connection_that_drips_is_given_up(
-    tmp_path: Path, progress: Progress, monkeypatch: pytest.MonkeyPatch, waits: list[float]
+    fetched_from: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch, waits: list[float]
 ):
     """A byte a second, until it is asked again: then all the rest at once."""
     now, asked = [0.0], [0]
@@ -175,11 +173,7 @@ def test_a_connection_that_drips_is_given_up(
         return httpx2.Response(200, content=parts())
 
     monkeypatch.setattr(hub.time, "monotonic", lambda: now[0])
-    transport = httpx2.MockTransport(drips)
-    monkeypatch.setattr(hub, "get_session", lambda: httpx2.Client(transport=transport))
-    partial = tmp_path / "partial"
-    hub.Repository("http://hub.invalid", "lab/tiny", "1" * 40, progress).fetch(WHOLE, partial)
-    assert partial.read_bytes() == CONTENT
+    assert fetched_from(drips) == CONTENT
     assert now[0] == hub.WINDOW + 1
     assert waits == [DELAYS[0]]
 
@@ -189,10 +183,8 @@ class Sent:
 
     name, phase, connections = "it", "copying", 1
 
-    def fetch(self, file: File, partial: Path) -> str:
-        with partial.open("ab") as content:
-            content.write(CONTENT[content.tell() :])
-        return file.digest_of(partial)
+    def fetch(self, growing: ResumableFile) -> None:
+        growing.append(BytesIO(CONTENT[growing.position :]).readinto)
 
 
 @pytest.mark.parametrize(("here", "lacks"), [(0, 0), (6000, 0), (0, 1), (6000, 1)])
@@ -213,3 +205,79 @@ def test_only_bytes_that_are_missing_need_room(
     else:
         checkpoint.fetch(Sent())
         assert (tmp_path / WHOLE.path).read_bytes() == CONTENT
+
+
+def test_a_partial_file_that_is_too_long_begins_again(tmp_path: Path):
+    """Of another commit, say: it is cut, so that what follows can be right."""
+    partial, content = tmp_path / "partial", BytesIO(CONTENT)
+    partial.write_bytes(bytes(WHOLE.size + ALIGNED))
+    with ResumableFile(partial, WHOLE) as growing:
+        assert growing.position == 0
+        growing.append(lambda part: content.readinto(part[:1000]))
+        assert growing.digest == WHOLE.digest
+    assert partial.read_bytes() == CONTENT
+
+
+def breaks(content: bytes) -> Callable[[memoryview], int]:
+    """Read content as of a connection that breaks after it."""
+    source = BytesIO(content)
+
+    def read(part: memoryview) -> int:
+        if count := source.readinto(part):
+            return count
+        raise ConnectionResetError
+
+    return read
+
+
+def test_what_came_before_a_break_is_kept_and_hashed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(hashing_file, "BLOCK", ALIGNED)
+    with ResumableFile(tmp_path / "partial", WHOLE) as growing:
+        with pytest.raises(ConnectionResetError):
+            growing.append(breaks(CONTENT[: 2 * ALIGNED + 100]))
+        assert growing.position == 2 * ALIGNED
+        growing.append(BytesIO(CONTENT[2 * ALIGNED :]).readinto)
+        assert growing.digest == WHOLE.digest
+    assert (tmp_path / "partial").read_bytes() == CONTENT
+
+
+def test_a_full_disk_is_not_lost_behind_a_broken_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def fails(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", fails)
+    monkeypatch.setattr(hashing_file, "BLOCK", ALIGNED)
+    with (
+        ResumableFile(tmp_path / "partial", WHOLE) as growing,
+        pytest.raises(JobError, match="No space left"),
+    ):
+        growing.append(breaks(CONTENT[:ALIGNED]))
+
+
+def is_in_memory(file: Path) -> bool:
+    """Whether a file can be read without a disk."""
+    with file.open("rb", buffering=0) as content:
+        try:
+            return os.preadv(content.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT) == 1
+        except BlockingIOError:
+            return False
+
+
+def test_what_is_written_leaves_the_memory_to_others(tmp_path: Path):
+    """On a Spark it is the GPU's, and vLLM counts files in it as used."""
+    block = memoryview(mmap.mmap(-1, ALIGNED))
+    probe = os.open(tmp_path / "probe", os.O_WRONLY | os.O_CREAT | os.O_DIRECT)
+    os.write(probe, block)
+    os.close(probe)
+    if is_in_memory(tmp_path / "probe"):
+        pytest.skip("this file system keeps all in memory")
+    content = bytes(16 * ALIGNED)
+    whole = File("model.safetensors", len(content), sha256(content).hexdigest())
+    with ResumableFile(tmp_path / "partial", whole) as growing:
+        growing.append(len)
+        assert growing.complete
+    assert not is_in_memory(tmp_path / "partial")

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from sparkwright.artifacts.weights.deploy import share_units
-from sparkwright.artifacts.weights.operations import weights
+from sparkwright.artifacts.weights.deploy import share_units, weights
 from sparkwright.artifacts.weights.weights import manifest_text
 from sparkwright.declared.fleet.fabric_plan import FabricPlan
 from sparkwright.plan.release.lock import CheckpointLock, LockedFile, places
@@ -23,8 +22,7 @@ LOCKED = CheckpointLock(
         "config.json": LockedFile(size=3, git="b" * 40),
     },
 )
-ENDPOINT = "http://hub.invalid"
-ARGUMENTS = {"root": "/r", "endpoint": ENDPOINT, "checkpoints": {"model": LOCKED}}
+ENDPOINT = "https://huggingface.co"
 
 FILES: dict[str, dict[str, Any]] = {
     "model.safetensors": {"size": 10, "hash": "a" * 64, "changed": False},
@@ -49,8 +47,8 @@ def manifest(*places: Any, **share: str) -> str:
 RIGHT = manifest(ENDPOINT)
 SHARE = "http://192.168.100.11:29502"
 COPIED = manifest(share=f"{SHARE}/weights/model")
-COPY = {"root": "/r", "share": SHARE, "checkpoints": {"model": LOCKED}, "verify": False}
-FETCH = {**ARGUMENTS, "verify": False}
+FETCH: dict[str, Any] = {"root": "/r", "checkpoints": {"model": LOCKED}}
+COPY = {**FETCH, "share": SHARE}
 ELSEWHERE = ("/home/it/hub", "/mnt/nas")
 
 
@@ -64,21 +62,22 @@ def test_the_manifest_names_where_files_may_be() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "known"),
+    ("arguments", "settings", "known"),
     [
-        (FETCH, RIGHT),
-        (COPY, COPIED),
+        (FETCH, {}, RIGHT),
+        (COPY, {}, COPIED),
         (
-            {**FETCH, "elsewhere": ELSEWHERE},
+            FETCH,
+            {"model_folders": ELSEWHERE},
             manifest(ENDPOINT, places("lab/tiny", "model", ELSEWHERE)),
         ),
     ],
     ids=["of the hub", "of the head", "of an owner"],
 )
 def test_a_folder_as_it_was_verified_costs_one_command(
-    arguments: dict[str, Any], known: str
+    arguments: dict[str, Any], settings: dict[str, Any], known: str
 ) -> None:
-    spark = fake_host(state=answers(manifest=known, files=FILES))
+    spark = fake_host(state=answers(manifest=known, files=FILES), **settings)
     assert not spark.run(weights, **arguments).did_change()
     assert (spark.commands, spark.asked) == ([], [["artifacts.weights"]])
     # A new manifest alone starts nothing.

@@ -28,6 +28,7 @@ from sparkwright.plan.release.lock import (
     lock_path,
     read_lock,
 )
+from tests.makers.bundle import write_index
 
 RECIPE = load_recipe("lab-tiny")
 (CHECKPOINT,) = RECIPE.checkpoints.values()
@@ -64,13 +65,7 @@ def folder(tmp_path: Path) -> Path:
         "config": CONFIG,
         "layers": [LAYER],
     }
-    index = {
-        "version": 1,
-        "lock": LOCK.model_dump(exclude_none=True),
-        "images": {image_key(RECIPE): image},
-        "files": {path: entry(each) for path, each in contents.items()},
-    }
-    (folder / "bundle.json").write_text(json.dumps(index))
+    write_index(folder, LOCK.model_dump(exclude_none=True), {image_key(RECIPE): image})
     return folder
 
 
