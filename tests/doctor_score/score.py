@@ -96,7 +96,7 @@ def checkup(case: Incident) -> Checkup:
         docker="29.6.2",
         runtimes=tuple(told.pop("runtimes", ("io.containerd.runc.v2", "nvidia", "runc"))),
         gpu=gpu(*told.pop("gpu", (2418, 62, 96))),
-        gpu_inside=None,
+        gpu_inside="",
         downs=told.pop("downs", 0),
         finished=Finished(cut=cut, ended=ended),
         cpu=told.pop("cpu", None),
