@@ -65,10 +65,6 @@ def test_each_module_on_virtual_sparks_is_in_one_part(tier):
         word for parts in tiers.RUNS.values() for part in parts for word in part.command.split()
     ]
     modules = sorted(Path(__file__).parents[1].glob(f"{tier}/test_*.py"))
-    counts = {
-        module.name: words.count(f"tests/{tier}/{module.name}")
-        for module in modules
-        if "pytest.mark.campaign" not in module.read_text()
-    }
+    counts = {module.name: words.count(f"tests/{tier}/{module.name}") for module in modules}
     assert counts
     assert set(counts.values()) == {1}, counts

@@ -93,50 +93,15 @@ def _docker(spark: Path, change: Callable[[dict[str, Any]], object]) -> None:
     file.write_text(json.dumps(settings, indent=4) + "\n")
 
 
-def _toolkit_fails(spark: Path, name: str, said: str) -> None:
+def _driver_updated(spark: Path) -> None:
+    """Have nvidia-smi and the runtime fail, as both do without a driver that answers."""
+    smi = spark / "root/usr/bin/nvidia-smi"
+    by_smi = "Failed to initialize NVML: Driver/library version mismatch"
+    smi.write_text(f'#!/bin/sh\necho "{by_smi}"\nexit 9\n')
     folder = spark / "root/etc/nvidia-container-runtime"
     folder.mkdir(exist_ok=True)
-    (folder / name).write_text(f"{said}\n")
-
-
-def _hook_refuses(spark: Path) -> None:
-    """As with toolkit 1.18 and later, where it gives the GPU by a list of devices (CDI)."""
-    _toolkit_fails(
-        spark,
-        "lab-hook-fault",
-        "invoking the NVIDIA Container Runtime Hook directly (e.g. specifying the docker --gpus "
-        "flag) is not supported. Please use the NVIDIA Container Runtime (e.g. specify the "
-        "--runtime=nvidia flag) instead.",
-    )
-
-
-def _stale_cdi(spark: Path) -> None:
-    _toolkit_fails(
-        spark,
-        "lab-fault",
-        "could not apply required modification to OCI specification: error modifying OCI spec: "
-        "failed to inject CDI devices: unresolvable CDI devices nvidia.com/gpu=all",
-    )
-
-
-def _driver_amiss(spark: Path, by_smi: str, by_runtime: str) -> None:
-    """Have nvidia-smi and the runtime fail, as both do without a driver that answers."""
-    program = spark / "root/usr/bin/nvidia-smi"
-    program.write_text(f'#!/bin/sh\necho "{by_smi}"\nexit 9\n')
-    _toolkit_fails(spark, "lab-fault", f"nvidia-container-cli: initialization error: {by_runtime}")
-
-
-def _driver_updated(spark: Path) -> None:
-    by_smi = "Failed to initialize NVML: Driver/library version mismatch"
-    _driver_amiss(spark, by_smi, "nvml error: driver/library version mismatch")
-
-
-def _driver_not_loaded(spark: Path) -> None:
-    by_smi = (
-        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure "
-        "that the latest NVIDIA driver is installed and running."
-    )
-    _driver_amiss(spark, by_smi, "nvml error: driver not loaded")
+    by_runtime = "nvml error: driver/library version mismatch"
+    (folder / "lab-fault").write_text(f"nvidia-container-cli: initialization error: {by_runtime}\n")
 
 
 def _disk(spark: Path, size: int) -> None:
@@ -158,14 +123,6 @@ def _unit(spark: Path, name: str) -> None:
 
 def _port_taken(spark: Path) -> None:
     _unit(spark, "other-server.service")
-
-
-def _apt_busy(spark: Path) -> None:
-    """Have the toolkit missing, somebody else at apt, and a source of theirs that fails."""
-    _no_toolkit(spark)
-    _unit(spark, "packagekit.service")
-    source = spark / "root/etc/apt/sources.list.d/theirs.list"
-    source.write_text("deb [trusted=yes] http://127.0.0.2:9/ ./\n")
 
 
 def _docker_busy(spark: Path) -> None:
@@ -205,14 +162,9 @@ VARIANTS: dict[str, Callable[[Path], None]] = {
     "no-driver": _no_driver,
     "driver-570": lambda spark: _driver(spark, "570.124.06", "12.8"),
     "no-toolkit": _no_toolkit,
-    "hook-refuses": _hook_refuses,
-    "stale-cdi": _stale_cdi,
     "driver-updated": _driver_updated,
-    "driver-not-loaded": _driver_not_loaded,
     "cuda-unknown-error": lambda spark: factory.cuda(spark / "root", 999),
-    "apt-busy": _apt_busy,
     "docker-busy": _docker_busy,
-    "kexec-handover": lambda spark: _unit(spark, "lab-handover.service"),
     "disk-nearly-full": lambda spark: _disk(spark, SMALL_DISK),
     "own-disk": lambda spark: _disk(spark, OWN_DISK),
     "port-taken": _port_taken,

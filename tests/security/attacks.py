@@ -38,8 +38,6 @@ def attack(
     kind: str,
     count: int = CONNECTIONS,
     sources: tuple[str, ...] = (HOSTILE,),
-    target: str = "127.0.0.1",
-    within: tuple[str, ...] = (),
 ) -> Iterator[Attack]:
     """Attack a port: see attack.py.
 
@@ -48,11 +46,9 @@ def attack(
         kind: one of the kinds there.
         count: how many connections from each source.
         sources: addresses of this machine.
-        target: address of the server.
-        within: a command that starts others.
     """
-    command = [*within, sys.executable, "-m", "tests.security.attack"]
-    command += [target, str(port), kind, str(count)]
+    command = [sys.executable, "-m", "tests.security.attack", "127.0.0.1"]
+    command += [str(port), kind, str(count)]
     with subprocess.Popen(
         [*command, *sources], cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

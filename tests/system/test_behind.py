@@ -20,7 +20,7 @@ import pytest
 from sparkwright.plan.release.lock import lock_path
 from tests.driver.declared import replica
 from tests.driver.listing import changes, listing, purge
-from tests.driver.product import DEPLOY, Run, background, command, env, here, pyinfra
+from tests.driver.product import DEPLOY, Run, background, env, here, pyinfra
 from tests.lab import archive, registry, state
 from tests.lab.network import HOST, LAN
 from tests.lab.registry import PASSWORD, USER
@@ -279,19 +279,6 @@ def test_the_login_is_nowhere_on_the_spark(site: Site) -> None:
     assert traces(site.spark) == ["/root/planted"]
     site.spark.run("sudo rm /root/planted")
     assert site.spark.run("ls /run | grep sparkwright-login", check=False).stdout == ""
-
-
-def test_drift_knows_what_is_laid_down(site: Site, tmp_path: Path) -> None:
-    def drift(*words: str) -> str:
-        file = tmp_path / "drift.json"
-        look = [*command("inventory/lab.py"), "deploys/drift.py", *words]
-        here(*look, "--data", f"json={file}")
-        return file.read_text()
-
-    assert json.loads(drift(*PROXY, *MIRROR))["differences"] == []
-    other = drift(*MIRROR)
-    assert "/etc/docker/daemon.json" in other
-    assert "/etc/systemd/system/weights@.service" in other
 
 
 def test_without_the_setting_the_proxy_goes_and_the_engine_stays(site: Site) -> None:

@@ -12,11 +12,6 @@ from tests.driver.sparks import eventually
 STARTS = "sudo journalctl --no-pager -o cat -u benchmark | grep -c '^Started '"
 
 
-def test_an_unknown_workload(serving: Pair) -> None:
-    run = pyinfra(BENCHMARK, "--data", "workloads=shrot")
-    run.refused("--data workloads: found 'shrot'; did you mean 'short'?")
-
-
 def test_a_killed_run_is_joined_again(serving: Pair) -> None:
     """The Spark goes on measuring, the next run brings the figures; the container is as it was."""
 

@@ -1,4 +1,4 @@
-"""Three virtual Sparks, a replica on each: their weights, rollouts, and the gateway before them.
+"""Three virtual Sparks, a replica on each: rollouts, and the gateway before them.
 
 The tests build on one another, in order.
 """
@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 import requests
 
-from sparkwright.door.keys import api_keys
-from sparkwright.verify import tools
 from tests.clock import patience
 from tests.driver.client import CHAT, ask, authorization, said
 from tests.driver.declared import BROKEN, Change, edited, recipe, seed
@@ -26,8 +24,6 @@ from tests.lab.state import FLEET
 
 GATEWAY, PORT = "deploys/gateway.py", 4000
 PREPARE = ("sparkwright.deploy.prepare", "/dev/null")
-WEIGHTS = "sparkwright.artifacts.weights.deploy.apply"
-REPO = "sparkwright/tiny-qwen3.5-moe"
 QUICK = ("--soak", "3", "--data", "trial_seconds=3")
 # Each switch holds its lease for longer than another run takes to ask for it.
 PATIENT = ("--soak", "3", "--data", "trial_seconds=15")
@@ -93,21 +89,6 @@ def wait_for(spark: Handle, status: str) -> None:
 def test_a_gateway_is_converged(sparks: list[Handle]) -> None:
     assert pyinfra(GATEWAY).succeeded().changed == frozenset()
     wait_for(sparks[0], "in service: lab1, lab2, lab3")
-
-
-def test_clients_of_it(sparks: list[Handle]) -> None:
-    key = api_keys(FLEET)[0]
-    url = f"http://{sparks[0].address}:{PORT}/v1"
-    body = {**CHAT, "model": "tiny-instruct-general", "max_tokens": 8, "temperature": 0}
-    with ask(sparks[0], {**body, "stream": True}, port=PORT, stream=True) as answer:
-        events = [line for line in answer.iter_lines() if b'"choices"' in line]
-    assert len(events) >= 2
-    models = sparks[1].run(f"curl -sS -H @- {url}/models", stdin=f"Authorization: Bearer {key}")
-    names = {each["id"] for each in json.loads(models.stdout)["data"]}
-    assert {"tiny", "tiny-thinking-coding", "tiny-instruct-reasoning"} <= names
-    story = tools.STORIES[0]
-    body = {**CHAT, "max_tokens": 1024, "tools": tools.TOOLS, "messages": tools.opening(story)}
-    assert not tools.problems(ask(sparks[0], body, port=PORT).json()["choices"][0], story.steps[0])
 
 
 def test_a_replica_without_power(sparks: list[Handle]) -> None:

@@ -127,13 +127,6 @@ rm $file; wait"""
     assert serving.worker.run("sudo sh -", stdin=watched).stdout == ""
 
 
-def test_half_of_a_pair_is_no_run(serving: Pair) -> None:
-    run = pyinfra(DEPLOY, "--limit", "spark2")
-    assert run.status
-    assert "only spark2 is in this run" in run.output
-    assert run.changed == frozenset()
-
-
 def test_a_switch_of_both_has_the_gap_of_a_restart(
     serving: Pair, record_property: Callable[[str, object], None]
 ) -> None:
@@ -239,12 +232,6 @@ def test_a_dry_run_shows_what_goes_and_what_stays(serving: Pair, announced: Run)
     announced.says("goes: units: ", *guards)
     announced.says("stays: weights: /opt/qwen36/tiny@", "stays: /opt/qwen36/mine")
     assert serving.ask()
-
-
-def test_a_slip_removes_no_weights(serving: Pair) -> None:
-    expected = "verify, or remove with pyinfra inventory/lab.py deploys/remove.py"
-    run = pyinfra(REMOVE, "--data", "weights=all")
-    run.refused(f"--data weights: found 'all'; expected {expected}")
 
 
 def test_weights_stay_and_the_rest_goes(serving: Pair, delivered: Listings, announced: Run) -> None:

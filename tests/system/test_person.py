@@ -204,21 +204,6 @@ def test_a_plan_names_model_download_release_and_port_and_writes_nothing(person:
     assert [path for path in after if "__pycache__" not in path.parts] == before
 
 
-def test_no_changes_no_spark(person: Person) -> None:
-    said = person.types("echo n | sparkwright apply", status=1, record=False)
-    assert "Do this? [y/N]" in said
-    assert "Nothing was changed on any Spark; on this machine stays what the next run uses" in said
-    assert "sparks.keys" in said
-    for spark in person.sparks:
-        assert spark.run("test -e /opt/qwen36", check=False).returncode
-    for name in ("lock.yaml", "keys"):
-        (person.site / f"inventory/sparks.{name}").unlink()
-
-
-def test_ctrl_c_before_anything_is_changed(person: Person) -> None:
-    assert "No Spark was changed." in person.interrupts("sparkwright apply -y", "--> Connecting")
-
-
 def test_apply_ends_with_a_question_that_works_as_printed(person: Person) -> None:
     said = person.types("sparkwright apply -y")
     address = person.sparks[0].address

@@ -6,9 +6,6 @@ The tests build on one another, in order.
 import json
 import re
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import requests
@@ -22,7 +19,6 @@ from tests.driver.product import DEPLOY, PROJECT, killed_at, pyinfra, remote_com
 from tests.driver.sparks import (
     current,
     engines,
-    eventually,
     forget,
     only,
     standing,
@@ -31,14 +27,10 @@ from tests.driver.sparks import (
     wait_active,
 )
 from tests.lab import hub
-from tests.lab.network import LAN
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET
-from tests.security.attacks import CONNECTIONS, attack, median
 
 BEGUN = "systemctl show -P ExecMainStartTimestampMonotonic 'vllm@*'"
-# A stranger on the Spark's LAN; and tokens of an answer that takes the engine some 0.2 s.
-HOSTILE, TOKENS = "10.213.0.66", 24
 # What a failing start waits for before the next one is none of these tests' matters.
 AT_ONCE = """
 folder=/run/systemd/system/vllm@.service.d
@@ -53,16 +45,6 @@ def examined() -> str:
     assert run.changed == frozenset()
     print(run.output)  # shown where a test fails
     return run.output
-
-
-def test_a_person_finds_the_programs(spark: Handle, served: str) -> None:
-    names = spark.run("ls /opt/qwen36/bin").stdout.split()
-    assert "sparkwright-host" in names
-    assert not [name for name in names if name.endswith(".py")]
-    assert "\n  engine " in spark.run("sparkwright-host --help").stdout
-    assert "engine ROOT RELEASE: " in spark.run("sparkwright-host engine --help").stdout
-    engines = spark.run("sudo sparkwright-host door /opt/qwen36 engines").stdout
-    assert engines.split()[0] == served
 
 
 def test_stop_really_stops(spark: Handle, served: str) -> None:
@@ -103,88 +85,12 @@ def test_who_changes_nothing_asks_little(
     assert len(commands) <= 3, commands
 
 
-# The second operation finds what it wants in what was read first, and not after the first change.
-LATER = """
-from hashlib import sha256
-from pyinfra.api import StringCommand, operation
-from sparkwright.machine.host.facts import path_states
-from sparkwright.run.session import start_session
-
-@operation()
-def has(text):
-    found = path_states(["/run/later"])["/run/later"].detail
-    if found != sha256(text.encode()).hexdigest():
-        yield StringCommand(f"printf {text} > /run/later")
-
-start_session()
-has(name="Earlier", text="one")
-has(name="Later", text="two")
-"""
-
-
-def test_a_change_makes_what_follows_look_anew(spark: Handle, served: str, tmp_path: Path) -> None:
-    spark.run("printf two | sudo tee /run/later")
-    deploy = tmp_path / "later.py"
-    deploy.write_text(LATER)
-    assert pyinfra(str(deploy)).succeeded().changed == {"Earlier", "Later"}
-    assert spark.run("cat /run/later").stdout == "two"
-
-
 def test_answers_that_were_cut(spark: Handle, served: str) -> None:
     """All that this life of the engine has given: they end with their 8 tokens."""
     assert ask(spark).json()["choices"][0]["finish_reason"] == "length"
     said = examined()
     assert "[content-null]" in said
     assert re.search(r"seen: .*\b(\d+) of \1 requests were cut by max_tokens", said)
-
-
-@contextmanager
-def hostile_neighbour() -> Iterator[tuple[str, ...]]:
-    """A machine on the LAN that is not the clients'; the command that starts others on it."""
-    with subprocess.Popen(["unshare", "--net", "sleep", "infinity"]) as machine:
-        try:
-            own = f"/proc/{machine.pid}/ns/net"
-            eventually(lambda: not Path(own).samefile("/proc/self/ns/net"), "a network of its own")
-            inside = ("nsenter", f"--net={own}")
-            for command in (
-                f"ip link add swlab-hostile type veth peer name eth0 netns {machine.pid}",
-                f"ip link set swlab-hostile master {LAN} up",
-                f"{' '.join(inside)} ip address add {HOSTILE}/24 dev eth0",
-                f"{' '.join(inside)} ip link set eth0 up",
-            ):
-                subprocess.run(command.split(), check=True)
-            yield inside
-        finally:
-            machine.kill()
-
-
-@pytest.mark.campaign
-@pytest.mark.parametrize("kind", ["silent", "head", "body", "garbage"])
-def test_an_attack_from_the_lan_does_not_slow_clients(
-    spark: Handle, served: str, kind: str
-) -> None:
-    """Through the door's unit, with its limits; of its time alone, some 20 s, it is in no tier."""
-    body = {**CHAT, "max_tokens": TOKENS, "ignore_eos": True}
-
-    def whole() -> None:
-        assert ask(spark, body).ok
-
-    def first() -> None:
-        with ask(spark, {**body, "stream": True}, stream=True) as answer:
-            assert next(answer.iter_lines())
-
-    calm = median(whole), median(first)
-    with (
-        hostile_neighbour() as within,
-        attack(
-            PORT, kind, CONNECTIONS, sources=(HOSTILE,), target=spark.address, within=within
-        ) as under_way,
-    ):
-        assert under_way.held <= 200
-        attacked = median(whole), median(first)
-    print(f"{kind}, whole and first token, ms:", *(f"{1000 * s:.0f}" for s in (*calm, *attacked)))
-    assert under_way.tried >= CONNECTIONS
-    assert attacked[0] < 1.5 * calm[0]
 
 
 def test_reboot_serves_again(spark: Handle, served: str) -> None:
