@@ -14,7 +14,6 @@ from sparkwright.common.files import (
     FileState,
     secret_difference,
 )
-from sparkwright.common.placed import NETPLAN
 from sparkwright.engine.state import engine_differences
 from sparkwright.insight.drift.drift import (
     Running,
@@ -24,11 +23,9 @@ from sparkwright.insight.drift.drift import (
     spark_differences,
 )
 from sparkwright.machine.host.kernel import Kernel
-from sparkwright.network.fabric.check import fabric_differences
 from sparkwright.plan.release.command import Ranks, container_arguments, environment
 from tests.makers.engine import NEW, state_of
 from tests.makers.engine import engines as made_engines
-from tests.makers.fabric import PLAN, PORT_0, A, B, set_up
 from tests.makers.gpu import gpu
 from tests.makers.models import changed
 from tests.makers.release import release
@@ -76,24 +73,6 @@ def test_engines_that_differ() -> None:
     assert engines(switches=OTHER) == {"switch": ("none under way", f"one to {OTHER}")}
     assert engines(first=OTHER) == {"engine behind the door": (RELEASE, OTHER)}
     assert engines(hold="yes") == {"engine behind the door": (RELEASE, "none")}
-
-
-def test_a_fabric_that_differs() -> None:
-    state = set_up(PORT_0)
-
-    def found(**changes: Any) -> list[tuple[str, str, str]]:
-        return [tuple(each) for each in fabric_differences(PLAN, PORT_0, changed(state, **changes))]
-
-    wanted = (NETPLAN, "the fabric's addresses, root:root 600")
-    assert found(guarded=True) == []
-    assert found(guarded=True, netplan=()) == [(*wanted, "nothing")]
-    other = replace(state.netplan[0], mode="root:644")
-    assert found(netplan=(other,)) == [(*wanted, "another text, owner or mode")]
-    slow = state.netdevs | {B: replace(state.netdevs[B], mtu=1500, carrier=False)}
-    assert found(netdevs=slow) == [(B, "a link", "none"), (B, "MTU 9000", "1500")]
-    alone = {A: state.netdevs[A]}
-    assert found(netdevs=alone) == [(B, "an interface", "none of that name")]
-    assert found(addresses=state.addresses[:1]) == [(B, PLAN.interfaces[1], "no address")]
 
 
 def container(**changes: Any) -> RunningContainer:
