@@ -122,16 +122,6 @@ def run(
     )
 
 
-def test_a_run_tells_and_changes_nothing(tmp_path: Path) -> None:
-    done = run(tmp_path)
-    assert done.returncode == 2, done.stderr
-    lines = done.stdout.splitlines()
-    assert f"spark-a: {tmp_path}/root: expected a directory, found nothing" in lines
-    assert all(": expected " in line and ", found " in line for line in lines)
-    assert "Press enter" not in done.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "hosts.py", "sparks.yaml"]
-
-
 def test_for_machines_and_with_one_that_gives_no_answer(tmp_path: Path) -> None:
     done = run(tmp_path, "-y", "--data", "json=-", sparks=2)
     assert done.returncode == 1, done.stderr
@@ -145,6 +135,12 @@ def test_for_machines_and_with_one_that_gives_no_answer(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "hosts.py", "sparks.yaml"]
 
 
+def test_beside_another_deploy_it_is_refused(tmp_path: Path) -> None:
+    done = run(tmp_path, "deploys/doctor.py")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "expected drift alone" in done.stderr
+
+
 ABSENT = {"expected": "a directory", "found": "nothing"}
 
 
@@ -156,17 +152,3 @@ def test_a_fleet_that_was_never_deployed(tmp_path: Path) -> None:
     assert "is not in the lock yet; pyinfra inventory.py deploys/spark.py records it" in done.stderr
     assert f"{tmp_path}/sparks.keys: found no such file; expected the API keys" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "hosts.py", "sparks.yaml"]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--data", "json=5"], "--data json: found 5"),
-        (["deploys/doctor.py"], "expected drift alone"),
-    ],
-)
-def test_what_cannot_be_is_refused(tmp_path: Path, words: list[str], said: str) -> None:
-    done = run(tmp_path, *words)
-    assert done.returncode == 1
-    assert said in done.stderr
-    assert done.stdout == ""

@@ -194,7 +194,6 @@ def sleeps(pid: int) -> bool:
     ("words", "said"),
     [
         (["--data", "watch=no"], "--data watch: found 'no'"),
-        (["--data", "json=5"], "--data json: found 5"),
         (["deploys/doctor.py"], "expected the status alone"),
     ],
 )

@@ -15,7 +15,7 @@ import pytest
 from host.state import docker, gpu, readers, state
 from host.state import placed as placed_part
 from sparkwright.common.part import Bounded, Part
-from sparkwright.machine.host.state import Placed, ask_placed, ask_release_files, asks_for
+from sparkwright.machine.host.state import ask_placed
 from sparkwright.plan.release.programs import spark_programs, state_program
 from sparkwright.run.state import RUN
 from tests.makers.shell import program
@@ -121,16 +121,6 @@ def test_a_line_is_one_whatever_is_in_it() -> None:
     )
     (line,) = by_itself(code).splitlines()
     assert json.loads(line) == {"known": "a\u2028b\x85?"}
-
-
-def test_which_ask_is_for_which_path() -> None:
-    paths = ["/r/bin/x", "/r/releases/a/run", "/r/releases/a/bin", "/etc/docker/daemon.json", "/x"]
-    asked = {ask.key: own for ask, own in asks_for("/r", paths).items()}
-    assert asked == {
-        ask_placed("/r").key: ["/r/bin/x", "/etc/docker/daemon.json"],
-        ask_release_files("/r", "a").key: ["/r/releases/a/run", "/r/releases/a/bin"],
-        Placed.ask(paths=["/x"]).key: ["/x"],
-    }
 
 
 def test_files_of_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

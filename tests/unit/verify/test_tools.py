@@ -155,14 +155,6 @@ def test_a_stream_of_text():
     assert tools.answer_problems(answer, ONE) == []
 
 
-def test_what_goes_on_from_calls():
-    spoken, first, second = tools.results(choice(LISBON, OSLO), PARALLEL.steps[0])
-    assert spoken["tool_calls"] == [LISBON, OSLO]
-    assert (first["role"], first["tool_call_id"]) == ("tool", LISBON["id"])
-    assert json.loads(first["content"]) == {"city": "Lisbon", "temperature": 28}
-    assert json.loads(second["content"])["temperature"] == 17
-
-
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [

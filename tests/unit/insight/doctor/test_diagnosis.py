@@ -9,7 +9,7 @@ from sparkwright.common.hardware import GIB
 from sparkwright.insight.doctor.checkup import Checkup, Finished
 from sparkwright.insight.doctor.diagnosis import diagnose, signs
 from sparkwright.insight.doctor.report import report
-from sparkwright.plan.causes.log_causes import SUBJECTS, causes, from_log, hint, table
+from sparkwright.plan.causes.log_causes import SUBJECTS, causes, from_log, table
 from tests.makers.doctor import HEALTHY, KERNEL, UNIT
 from tests.makers.gpu import gpu
 from tests.makers.models import changed
@@ -192,13 +192,6 @@ def test_no_remedy_takes_the_image_of_a_way_back():
     for name in ("disk-full", "disk-space"):
         assert "sparkwright clean" in remedies[name].partition("docker builder prune")[0]
     assert not [each for each in remedies.values() if re.search(r"prune (-a|--all)", each)]
-
-
-def test_the_hint_of_a_failed_start_is_cause_and_remedy():
-    text = hint(["noise", "torch.OutOfMemoryError: CUDA out of memory."])
-    assert text is not None
-    assert text.startswith("The GPU ran out of memory. Lower the recipe's gpu-memory-utilization")
-    assert hint(["all is well"]) is None
 
 
 def said(checkup: Checkup, recipe: str | None = "tiny") -> str:

@@ -1,48 +1,20 @@
 """The doctor's score: the corpus' form, its split, and the figures that the page has."""
 
-import re
-from collections import Counter
-
 import pytest
 
 from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.plan.causes.log_causes import causes
 from tests.doctor_score.corpus import (
-    FRESH_SCORED,
     FRESH_WORKING,
     LAST_SCORED,
     PARTS,
     PROJECT,
-    SCORED,
-    THIRD_SCORED,
-    THIRD_WORKING,
     WORKING,
     load,
 )
 from tests.doctor_score.score import checkup, score
 
 CASES = {part: load(part) for part in PARTS}
-EVERY = [case for part in PARTS for case in CASES[part]]
-THREAD = re.compile(
-    r"https://\S+|[\w.-]+/[\w.-]+(#\d+|@[0-9a-f]{7,40}|: .+)( \(.+\))?|tests/unit/logs/\S+\.log"
-)
-
-
-def test_every_case_has_a_thread_and_shows_something() -> None:
-    names = Counter(case.name for case in EVERY)
-    assert [name for name, count in names.items() if count > 1] == []
-    assert [case.name for case in EVERY if not THREAD.fullmatch(case.thread)] == []
-    assert [case.name for case in EVERY if not (case.log or case.kernel or case.readings)] == []
-    assert not [line for case in EVERY for line in (*case.log, *case.kernel) if "\n" in line]
-
-
-def test_no_thread_was_collected_twice() -> None:
-    pairs = ((WORKING, SCORED), (FRESH_WORKING, FRESH_SCORED), (THIRD_WORKING, THIRD_SCORED))
-    threads = [
-        {re.sub(r" \(.*\)$", "", case.thread) for part in pair for case in CASES[part]}
-        for pair in (*pairs, (LAST_SCORED,))
-    ]
-    assert max(Counter(each for found in threads for each in found).values()) == 1
 
 
 @pytest.mark.parametrize("part", [part for part in PARTS if part != LAST_SCORED])

@@ -29,19 +29,6 @@ def question(text: str) -> list[str]:
     return shlex.split(text[begin : text.index("\n\n", begin)].replace("\\\n", " "))
 
 
-def test_address_and_names_come_first() -> None:
-    first = said(CHAT).splitlines()[0]
-    assert first == "chat serves qwen3.6-35b, qwen at http://10.0.0.5:8000/v1"
-    assert said(CHAT, changed=False).splitlines() == [first, "Nothing was changed."]
-
-
-def test_the_question_is_a_line_for_a_shell() -> None:
-    words = question(said(CHAT))
-    assert words[:2] == ["curl", "http://10.0.0.5:8000/v1/chat/completions"]
-    assert "Authorization: Bearer $(sparkwright keys show)" in words
-    assert json.loads(words[-1])["model"] == "qwen3.6-35b"
-
-
 def test_a_door_without_a_key_names_none_and_a_certificate_of_the_site_is_named() -> None:
     text = said(ServedReplica("chat", "http://10.0.0.5:8000", ("m",), keyed=False))
     assert "keys" not in text

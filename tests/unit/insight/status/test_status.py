@@ -11,8 +11,6 @@ import pytest
 from host.state import status
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import GIB
-from sparkwright.common.paths import HOST_FILES
-from sparkwright.common.placed import unit_names
 from sparkwright.engine.state import EngineUnit
 from sparkwright.insight.doctor.diagnosis import signs
 from sparkwright.insight.status.status import Reading, as_json, table, warnings
@@ -176,11 +174,13 @@ def test_a_gpu_is_held_back_where_the_doctor_says_so(
 
 
 def test_json_for_machines() -> None:
-    told = json.loads(as_json([row(SERVES), row(None, spark="b")], 1795247432.5))
+    limited = changed(SERVES, clock_limit=2200)
+    told = json.loads(as_json([row(limited), row(None, spark="b")], 1795247432.5))
     a, b = told["sparks"]
     assert told["time"] == 1795247432.5
     assert (a["release"], a["up_since"], a["tokens_per_second"]) == (RELEASE, 1795240000, 40.0)
     assert (a["state"], a["gpu_power_w"], a["warnings"]) == ("active", 61.42, [])
+    assert a["gpu_clock_max_mhz"] == 2200
     assert a["memory_used_bytes"] == (127601452 - 54525952) * 1024
     assert (b["answers"], len(b["warnings"])) == (False, 1)
 
@@ -198,14 +198,3 @@ def test_json_goes_to_a_file_or_to_standard_output(value: object) -> None:
         options_of({"json": value})
     told = [options_of({"json": each}).json_target for each in (None, "-", "s.json")]
     assert told == [None, "-", "s.json"]
-
-
-def test_a_limit_of_the_clock_is_shown_and_taken_back_with_its_unit() -> None:
-    unit = (HOST_FILES / "machine/gpu-clock.service").read_text()
-    assert "ExecStop=/usr/bin/env nvidia-smi --reset-gpu-clocks" in unit
-    assert "gpu-clock.service" in unit_names()
-    reading = changed(SERVES, clock_limit=2200)
-    assert "2405/2200" in table([row(reading)])[1]
-    assert '"gpu_clock_max_mhz": 2200' in as_json([row(reading)], 0)
-    assert SERVES.clock_limit is None
-    assert "2405/" not in table([row(changed(reading, clock_limit=None))])[1]
