@@ -3,7 +3,6 @@
 import os
 import platform
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -81,16 +80,3 @@ def pair(start: Start, kept: dict[str, Running]) -> tuple[Running, Running]:
         kept.update(head=head, worker=worker)
         head.wait_ready()
     return kept["head"], kept["worker"]
-
-
-@pytest.fixture(scope="session")
-def damaged(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[Path], object]], Path]:
-    """Return a copy of the checkpoints to which something was done."""
-
-    def do(damage: Callable[[Path], object]) -> Path:
-        folder = tmp_path_factory.mktemp("damaged") / "models"
-        engines.copy(folder)
-        damage(folder / "model")
-        return folder
-
-    return do

@@ -1,9 +1,7 @@
 """Engines as a container runs them, in namespaces of their own, and their clients."""
 
-import http.client
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -81,7 +79,8 @@ def until(true: Callable[[], object], what: str) -> None:
     wait_for(lambda: bool(true()), PATIENCE, what)
 
 
-def _connected(root: Path, timeout: object) -> socket.socket:
+def connected(root: Path, timeout: object) -> socket.socket:
+    """Return a connection to an engine's socket."""
     made = socket.socket(socket.AF_UNIX)
     made.settimeout(timeout if isinstance(timeout, int | float) else None)
     with engine_address(root, RELEASE) as address:
@@ -89,23 +88,11 @@ def _connected(root: Path, timeout: object) -> socket.socket:
     return made
 
 
-class Connection(http.client.HTTPConnection):
-    """A plain connection to an engine's socket."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__("localhost", timeout=PATIENCE)
-        self._root = root
-
-    def connect(self) -> None:
-        """Connect."""
-        self.sock = _connected(self._root, self.timeout)
-
-
 class _Connection(connection.HTTPConnection):
     root: Path
 
     def _new_conn(self) -> socket.socket:
-        return _connected(self.root, self.timeout)
+        return connected(self.root, self.timeout)
 
 
 class _Adapter(adapters.HTTPAdapter):
@@ -117,7 +104,6 @@ class _Adapter(adapters.HTTPAdapter):
         self._pool.ConnectionCls = type("Connection", (_Connection,), {"root": root})
 
     def get_connection_with_tls_context(self, *_: Any, **__: Any) -> HTTPConnectionPool:
-        """Return the only connections that there are."""
         return self._pool
 
 
@@ -135,7 +121,6 @@ class Running:
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended."""
         return self.process.poll() is None
 
     @property
@@ -260,11 +245,6 @@ def chat(text: str = "Say hello.", **options: Any) -> dict[str, Any]:
         "chat_template_kwargs": {"enable_thinking": False},
         **options,
     }
-
-
-def copy(folder: Path) -> None:
-    """Copy the tiny checkpoints to a folder that does not exist yet."""
-    shutil.copytree(tiny_model.ensure_models(), folder)
 
 
 def choice(serving: Running, **options: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import signal
 import threading
 import time
@@ -21,6 +22,7 @@ from tests.contract import engines, facts
 from tests.contract.conftest import Start
 from tests.contract.engines import COMPLETIONS, PATIENCE, RELEASE, Running, chat, until
 from tests.contract.test_metrics import samples, settled, value
+from tests.lab import tiny_model
 from tests.lab.engine_image import Engine
 
 LONG = chat(max_tokens=2000, ignore_eos=True)
@@ -115,10 +117,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_start_that_fails(start: Start, damaged: Any, case: str) -> None:
+def test_a_start_that_fails(start: Start, tmp_path: Path, case: str) -> None:
     """By its exit status, and by words in which the doctor finds the cause."""
     changes, damage, status, cause = REFUSED[case]
-    running = start(*engines.line(**changes), models=damaged(damage) if damage else None)
+    models = tmp_path / "models" if damage else None
+    if damage:
+        shutil.copytree(tiny_model.ensure_models(), tmp_path / "models")
+        damage(tmp_path / "models/model")
+    running = start(*engines.line(**changes), models=models)
     assert running.wait() == status
     log = running.log.read_text()
     named = [each.name for each in table("start") if each.evidence(Journal(log.splitlines()))]

@@ -9,15 +9,7 @@ import pytest
 from host.common import probe
 from host.state.engine_api import FINISHED, LOAD, between, ends
 from tests.contract import facts
-from tests.contract.engines import (
-    COMPLETIONS,
-    JSON,
-    Connection,
-    Running,
-    chat,
-    choice,
-    until,
-)
+from tests.contract.engines import COMPLETIONS, PATIENCE, Running, chat, choice, connected, until
 
 
 def samples(serving: Running, names: tuple[str, ...]) -> list[str]:
@@ -122,10 +114,10 @@ def test_a_client_that_leaves(serving: Running, stream: bool) -> None:
     """Its request ends long before it would, and is none that ended."""
     settled(serving)
     before = value(serving, "request_success_total")
-    connection = Connection(serving.root)
-    connection.connect()
-    body = chat(max_tokens=4000, ignore_eos=True, stream=stream)
-    connection.request("POST", COMPLETIONS, json.dumps(body), JSON)
+    connection = connected(serving.root, PATIENCE)
+    body = json.dumps(chat(max_tokens=4000, ignore_eos=True, stream=stream))
+    head = f"POST {COMPLETIONS} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
     until(lambda: value(serving, "num_requests_running"), "the request")
     tokens = value(serving, "generation_tokens_total")
     connection.close()

@@ -12,14 +12,7 @@ from sparkwright.declared.recipe import questions
 from sparkwright.declared.recipe.loader import load_recipe
 from tests.contract import engines, facts
 from tests.contract.conftest import Start
-from tests.contract.engines import (
-    COMPLETIONS,
-    EMBEDDING,
-    PATIENCE,
-    RELEASE,
-    RERANKER,
-    Running,
-)
+from tests.contract.engines import COMPLETIONS, EMBEDDING, PATIENCE, RELEASE, RERANKER, Running
 
 TEXTS = ["the server reads the prompt", "the server reads every prompt", "a cable on a desk"]
 

@@ -6,20 +6,15 @@ from typing import Any
 
 import pytest
 
-from sparkwright.engine.operations import serve
 from sparkwright.upkeep.rollback import deploy
 from sparkwright.upkeep.rollback.deploy import rollback, way_back
-from tests.makers.engine import SETTINGS, SETTLED, changes, spark
+from tests.makers.engine import SETTINGS, SETTLED, spark
 from tests.unit.driven import Driven
 
 
 @pytest.fixture(autouse=True)
-def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The last lines of a run."""
-    lines: list[str] = []
-    monkeypatch.setattr(serve, "conclude", lambda name, text: lines.append(f"{name}{text}"))
+def known_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deploy, "settings", lambda release, own: SETTINGS)
-    return lines
 
 
 HISTORY: dict[str, Any] = {
@@ -31,32 +26,18 @@ HISTORY: dict[str, Any] = {
 
 
 def run(
-    report: Mapping[str, object] | None = None,
-    recipe: str = "try",
-    release: str | None = None,
-    **history: object,
+    report: Mapping[str, object] | None = None, recipe: str = "try", **history: object
 ) -> tuple[Any, Driven]:
     driven = spark(SETTLED, report, size=1, history=HISTORY | history)
     own = SimpleNamespace(place="/opt/x", spark="a", replica="chat", peer=None, recipe_name=recipe)
-    return driven.run(rollback, own=own, release=release), driven
+    return driven.run(rollback, own=own), driven
 
 
-@pytest.mark.parametrize(("named", "serves"), [(None, "old"), ("older", "older")])
-def test_the_release_before_serves_or_the_one_that_a_rollout_names(
-    said: list[str], named: str | None, serves: str
-) -> None:
-    result, driven = run(release=named)
-    assert result.did_succeed()
-    assert said == [f"chat serves {serves} again (before: new)."]
-    assert changes(driven)[-1].endswith(f"systemctl start switch@{serves}.service")
-
-
-def test_one_that_does_not_serve(said: list[str]) -> None:
+def test_one_that_does_not_serve() -> None:
     report = {"phase": "failed", "message": "the weights are gone", "restored": True}
     result, driven = run(report)
     assert not result.did_succeed()
     assert "old does not serve: the weights are gone" in driven.scripts()[-1]
-    assert said == []
 
 
 @pytest.mark.parametrize(("recipe", "is_named"), [("try", True), ("old", False)])
