@@ -80,7 +80,6 @@ def until(true: Callable[[], object], what: str) -> None:
 
 
 def connected(root: Path, timeout: object) -> socket.socket:
-    """Return a connection to an engine's socket."""
     made = socket.socket(socket.AF_UNIX)
     made.settimeout(timeout if isinstance(timeout, int | float) else None)
     with engine_address(root, RELEASE) as address:
@@ -161,7 +160,6 @@ class Running:
 
     @property
     def client(self) -> requests.Session:
-        """A client of it."""
         session = requests.Session()
         session.mount(URL, _Adapter(self.root))
         return session
@@ -181,11 +179,9 @@ class Running:
         )
 
     def wait(self) -> int:
-        """Wait for its end; return the exit status."""
         return self.process.wait(PATIENCE)
 
     def stop(self) -> None:
-        """End it, whatever it does."""
         self.process.kill()
         self.process.wait()
 

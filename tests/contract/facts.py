@@ -23,14 +23,14 @@ CAPTURED: dict[str, Any] = json.loads(FILE.read_text())
 INSIDE = Path(__file__).with_name("inside.py")
 
 
-def inside(engine: Engine, *orders: object) -> dict[str, Any]:
+def inside(engine: Engine, *words: str) -> dict[str, Any]:
     """Return what inside.py prints in the engine's root."""
     variables = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
     mounted = 'mount -t tmpfs tmpfs "$0/tmp"; mount -t proc proc "$0/proc"; exec chroot "$0" "$@"'
     private = ["unshare", "--mount", "--propagation=slave", "--pid", "--fork", "--kill-child"]
     command = [*private, "sh", "-ec", mounted, str(registry.unpacked(engine)), "env", "-i"]
     command += [*variables, "PYTHONDONTWRITEBYTECODE=1", "python3", "-c", INSIDE.read_text()]
-    command += map(json.dumps, orders)
+    command += words
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found

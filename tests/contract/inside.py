@@ -1,13 +1,10 @@
 """Prints what an engine's command line accepts, as JSON; runs inside of its image's root.
 
-Arguments, in JSON: command lines, to be judged by the engine's own parser; or "environment", for
-the other names that vLLM knows.
+The word "environment" has it print the other names that vLLM knows, too.
 """
 
 import argparse
-import contextlib
 import gc
-import io
 import json
 import sys
 from collections.abc import Iterator
@@ -65,23 +62,8 @@ def environment() -> dict[str, list[str]]:
     }
 
 
-def judged(whole: argparse.ArgumentParser, line: list[str]) -> list[Any]:
-    """Return the exit status that a line leads to, None if it is accepted, and the last words."""
-    words = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(words):
-            whole.parse_args(line)
-    except SystemExit as end:
-        return [end.code, words.getvalue().strip().rpartition("\n")[2]]
-    return [None, ""]
-
-
 if __name__ == "__main__":
-    known = parser()
-    facts: dict[str, Any] = {"flags": [*flags(known)]}
-    orders = [json.loads(argument) for argument in sys.argv[1:]]
-    if "environment" in orders:
+    facts: dict[str, Any] = {"flags": [*flags(parser())]}
+    if "environment" in sys.argv:
         facts |= environment()
-    else:
-        facts["judged"] = [judged(known, order) for order in orders]
     print(json.dumps(facts))

@@ -51,13 +51,6 @@ def test_thinking(serving: Running) -> None:
     assert thought["choices"][0]["delta"]["reasoning"]
 
 
-def test_logprobs(serving: Running) -> None:
-    found = choice(serving, logprobs=True)
-    tokens = [entry["token"] for entry in found["logprobs"]["content"]]
-    assert "".join(tokens) == found["message"]["content"]
-    assert len(tokens) == 8
-
-
 def test_completion(serving: Running) -> None:
     body = {"model": "tiny", "prompt": "Hello", "max_tokens": 5, "temperature": 0}
     answer = serving.ask("/v1/completions", body).json()

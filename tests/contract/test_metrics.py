@@ -2,11 +2,9 @@
 
 import json
 import re
-import threading
 
 import pytest
 
-from host.common import probe
 from host.state.engine_api import FINISHED, LOAD, between, ends
 from tests.contract import facts
 from tests.contract.engines import COMPLETIONS, PATIENCE, Running, chat, choice, connected, until
@@ -70,43 +68,6 @@ def test_what_an_answer_counts(serving: Running) -> None:
     assert seen
     names = ("tokens", "prompt_tokens", "running", "kv_usage")
     assert [seen[name] for name in names] == [8, 29, 0, 0]
-
-
-def test_an_idle_engine_counts_nothing(serving: Running) -> None:
-    """Looks, refused requests and the count of tokens are no work."""
-    settled(serving)
-    names = tuple(name.removeprefix("vllm:") for name in probe.COUNTERS)
-    before = samples(serving, names)
-    assert len(before) == len(names)
-    serving.ask("/health")
-    serving.ask("/v1/models")
-    serving.ask(COMPLETIONS, chat(max_tokens=0))
-    serving.ask("/tokenize", {"model": "tiny", "prompt": "Hello"})
-    assert samples(serving, names) == before
-
-
-def test_more_requests_than_places(serving: Running) -> None:
-    """Four are written at once; others wait, and the cache is in use meanwhile."""
-    settled(serving)
-    body = chat(max_tokens=400, ignore_eos=True)
-    answers: list[int] = []
-    threads = [
-        threading.Thread(target=lambda: answers.append(serving.ask(COMPLETIONS, body).status_code))
-        for _ in range(6)
-    ]
-    for thread in threads:
-        thread.start()
-    until(lambda: value(serving, "num_requests_waiting") == 2, "two requests that wait")
-    assert value(serving, "num_requests_running") == 4
-    first = samples(serving, LOAD)
-    usage = value(serving, "kv_cache_usage_perc")
-    assert usage == pytest.approx(4 * 4 / 1637)
-    until(lambda: samples(serving, LOAD) != first, "tokens")
-    for thread in threads:
-        thread.join()
-    assert answers == [200] * 6
-    settled(serving)
-    assert value(serving, "num_requests_waiting") == 0
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

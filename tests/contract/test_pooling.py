@@ -116,21 +116,6 @@ def test_the_product_is_satisfied(pooled: Running, recipe: str) -> None:
     asyncio.run(look())
 
 
-def test_counters_move_by_work_alone(pooled: Running, recipe: str) -> None:
-    engine, found = side(pooled, recipe), load_recipe(recipe)
-
-    def counters() -> list[str] | None:
-        return asyncio.run(engine.counters())
-
-    before = counters()
-    pooled.ask("/health")
-    pooled.ask("/v1/models")
-    assert before == counters()
-    question = questions.shortest(found.answers, found.served_names[0])
-    pooled.ask(question.path, question.body)
-    engines.until(lambda: counters() != before, "counters that move")
-
-
 def test_a_core_that_hangs(pooled: Running, recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """HTTP goes on, counters stand still, and the product's watch notices. It may go on later."""
     for name, seconds in (("INTERVAL", 0.0), ("TOKEN_DEADLINE", 1.0), ("COUNTERS_DEADLINE", 1.0)):

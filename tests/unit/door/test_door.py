@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from host.state.door import issued as issued_part
+from host.state import door as part
 from sparkwright.common.files import Directory, ManagedFile
 from sparkwright.common.render import unit_file
 from sparkwright.declared.fleet.settings import LONGEST_HOLD, settings_of
@@ -179,7 +179,7 @@ def test_how_long_a_request_waits(
 
 def issued(root: Path) -> set[str]:
     """What the doors of a host have, before a run makes new ones."""
-    return {name for name, has in issued_part(str(root)).items() if has}
+    return {name for name, has in part.issued(str(root)).items() if has}
 
 
 def test_a_door_without_keys_has_none(tmp_path: Path) -> None:
@@ -204,3 +204,22 @@ def test_what_doors_have_is_named(tmp_path: Path, name: str) -> None:
     own = signed(new_authority("sparks", ["spark-a"], now), ["spark-a"], now)
     (tmp_path / name / "certificate.pem").write_text(own)
     assert issued(tmp_path) == {"keys", "certificate"}
+
+
+def test_haproxys_own_service_is_stray_where_we_brought_it_and_nobody_uses_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {"verify": ""}
+    monkeypatch.setattr(part, "unit_states", lambda _: {"haproxy.service": {"file": "enabled"}})
+    stray = part.stray.__wrapped__  # type: ignore[attr-defined]
+
+    def run(*words: str) -> object:
+        return type("Done", (), {"stdout": said[words[1].strip("-")]})
+
+    monkeypatch.setattr(part, "run", run)
+    (tmp_path / "state").mkdir()
+    assert not stray(str(tmp_path))
+    (tmp_path / "state/installed").write_text("earlyoom\nhaproxy\n")
+    assert stray(str(tmp_path))
+    said["verify"] = "??5?????? c /etc/haproxy/haproxy.cfg\n"
+    assert not stray(str(tmp_path))

@@ -52,7 +52,6 @@ class Fleet:
     restarted: set[str] = field(default_factory=set)
 
     def play(self, soak: float = 0, file: Path = Path("/dev/null")) -> Rollout:
-        """Make a plan, and carry it out."""
         runs = _Runs((), ())
         runs.fleet = self
         records = {
@@ -119,17 +118,14 @@ class _Runs(Runs):
 
 
 def singles(letters: str, serves: str | None = "old", **changes: object) -> Fleet:
-    """Replicas with names of one letter."""
     return Fleet(dict.fromkeys(letters, serves), **changes)  # type: ignore[arg-type]
 
 
 def becomes(name: str, release: str | None) -> Callable[[Fleet], None]:
-    """Have a replica serve something else."""
     return lambda fleet: fleet.serves.update({name: release})
 
 
 def gets_lost(name: str) -> Callable[[Fleet], None]:
-    """Have a replica give no answer."""
     return lambda fleet: fleet.silent.add(name)
 
 
