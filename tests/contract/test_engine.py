@@ -1,6 +1,8 @@
 """What an engine answers: vLLM's ways on which the product relies."""
 
 import asyncio
+import json
+from pathlib import Path
 
 import pytest
 
@@ -11,15 +13,24 @@ from sparkwright.verify import tools
 from tests.contract import facts
 from tests.contract.engines import (
     COMPLETIONS,
+    JSON,
     MODEL,
+    PATIENCE,
     RELEASE,
     TOO_LONG,
+    URL,
+    Connection,
     Running,
     chat,
     check_refused,
     choice,
     events,
 )
+
+
+def test_health(serving: Running) -> None:
+    answer = serving.ask("/health")
+    assert (answer.status_code, answer.text) == (200, "")
 
 
 def test_endpoints(serving: Running) -> None:
@@ -50,6 +61,11 @@ def test_chat(serving: Running) -> None:
     assert usage.items() <= answers[0]["usage"].items()
     assert answers[0]["finish_reason"] == "length"
     assert answers[0]["message"]["reasoning"] is None
+
+
+def test_sampled_text_differs(serving: Running) -> None:
+    texts = {choice(serving, temperature=1)["message"]["content"] for _ in range(4)}
+    assert len(texts) > 1
 
 
 def test_thinking(serving: Running) -> None:
@@ -101,6 +117,12 @@ def test_the_speed_of_an_answer_is_measured(serving: Running) -> None:
     assert 5 < found < 2000
 
 
+def test_length(serving: Running) -> None:
+    """`ignore_eos` writes all that may be."""
+    found = choice(serving, max_tokens=200, ignore_eos=True)
+    assert (found["usage"]["completion_tokens"], found["finish_reason"]) == (200, "length")
+
+
 REFUSED = {
     "no messages": ({"model": "tiny"}, 400, "'loc': 'body.messages', 'msg': 'Field required'"),
     "empty messages": (chat(messages=[]), 400, "Cannot apply chat template to an empty"),
@@ -130,6 +152,12 @@ def test_refused(serving: Running, case: str) -> None:
     check_refused(serving.ask(COMPLETIONS, body), status, words)
 
 
+def test_only_json(serving: Running) -> None:
+    answer = serving.client.post(URL + COMPLETIONS, data=json.dumps(chat()), timeout=PATIENCE)
+    assert answer.status_code == 400
+    assert "Only 'application/json' is allowed" in answer.json()["error"]["message"]
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_tool_calls(serving: Running, stream: bool) -> None:
     """The calls that the checkpoint's plugin has the engine make."""
@@ -147,6 +175,25 @@ def test_tool_calls(serving: Running, stream: bool) -> None:
                 messages += tools.results(found, step)
 
 
+def test_tokens(serving: Running) -> None:
+    """Prompts have the same tokens: the chat template shows tools, calls and results."""
+    body = {"model": "tiny", "prompt": "Hello world, a b", "add_special_tokens": False}
+    counted = serving.ask("/tokenize", body).json()
+    assert counted["tokens"] == [80, 109, 297, 119, 302, 116, 108, 52, 266, 294]
+    assert (counted["count"], counted["max_model_len"]) == (10, 4096)
+    back = serving.ask("/detokenize", {"model": "tiny", "tokens": counted["tokens"]})
+    assert back.json()["prompt"] == body["prompt"]
+    story = tools.STORIES[0]
+    (call,) = story.steps[0]
+    function = {"name": call.name, "arguments": json.dumps(call.arguments)}
+    made = {"message": {"tool_calls": [{"id": "a", "type": "function", "function": function}]}}
+    messages = tools.opening(story) + tools.results(made, story.steps[0])
+    asked = {"model": "tiny", "messages": messages, "tools": tools.TOOLS}
+    tokens = serving.ask("/tokenize", asked).json()["tokens"]
+    prompt = serving.ask("/detokenize", {"model": "tiny", "tokens": tokens}).json()["prompt"]
+    assert prompt == Path(__file__).with_name("prompt.txt").read_text()
+
+
 def test_the_old_protocol(serving: Running) -> None:
     """The supervisor speaks HTTP/1.0: an answer ends with its connection."""
     engine = probe.Engine(serving.root, RELEASE, "tiny")
@@ -156,6 +203,30 @@ def test_the_old_protocol(serving: Running) -> None:
         await engine.token()
 
     asyncio.run(ask())
+
+
+def test_a_connection_is_kept(serving: Running) -> None:
+    """The door sends requests of several clients over one."""
+    connection = Connection(serving.root)
+    connection.connect()
+    socket = connection.sock
+    for stream in (True, False, True):
+        connection.request("POST", COMPLETIONS, json.dumps(chat(stream=stream)), JSON)
+        answer = connection.getresponse()
+        assert answer.status == 200
+        assert answer.read()
+        assert connection.sock is socket
+    connection.close()
+
+
+def test_processes(serving: Running) -> None:
+    """Under the names by which tests and people kill and stop them."""
+    (core,), (worker,) = serving.pids("VLLM::EngineCor"), serving.pids("VLLM::Worker")
+    parents = [
+        int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        for pid in (worker, core)
+    ]
+    assert parents == [core, serving.server]
 
 
 def test_phases_of_a_start(serving: Running) -> None:

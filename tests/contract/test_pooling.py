@@ -15,10 +15,13 @@ from tests.contract.conftest import Serve
 from tests.contract.engines import (
     COMPLETIONS,
     EMBEDDING,
+    MODEL,
     PATIENCE,
     RELEASE,
     RERANKER,
+    TOO_LONG,
     Running,
+    check_refused,
 )
 
 TEXTS = ["the server reads the prompt", "the server reads every prompt", "a cable on a desk"]
@@ -68,6 +71,12 @@ def test_endpoints(pooled: Running, recipe: str) -> None:
     assert (answer.status_code, answer.json()) == (404, {"detail": "Not Found"})
 
 
+def test_models(pooled: Running, recipe: str) -> None:
+    (model,) = pooled.ask("/v1/models").json()["data"]
+    name = load_recipe(recipe).served_names[0]
+    assert (model["id"], model["root"], model["max_model_len"]) == (name, MODEL, 4096)
+
+
 def test_embeddings(serve: Serve) -> None:
     """Vectors of one length, in the order of the texts; those of the same words are near."""
     embedding = serve(EMBEDDING)
@@ -89,6 +98,19 @@ def test_ranking(serve: Serve) -> None:
     assert scores == sorted(scores, reverse=True)
     assert len(set(scores)) == 3
     assert [each["index"] for each in ranking(reranker, top_n=1)] == [found[0]["index"]]
+
+
+REFUSED = {
+    "no text": ({"model": "tiny-texts"}, 400, "'loc': 'body.input', 'msg': 'Field required'"),
+    "another model": ({"model": "nope", "input": "Hi"}, 404, "The model `nope` does not exist."),
+    "a text that is too long": ({"model": "tiny-texts", "input": "word " * 5000}, 400, TOO_LONG),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(serve: Serve, case: str) -> None:
+    body, status, words = REFUSED[case]
+    check_refused(serve(EMBEDDING).ask("/v1/embeddings", body), status, words)
 
 
 def test_the_product_is_satisfied(pooled: Running, recipe: str) -> None:

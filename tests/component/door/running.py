@@ -326,7 +326,6 @@ class Asked:
     def post(
         self, count: int = 1, key: str | None = KEY, body: bytes = b"{}", source: str = "127.0.0.1"
     ) -> None:
-        """Send so many requests."""
         for _ in range(count):
             thread = threading.Thread(target=self._ask, args=(key, body, source))
             self.threads.append(thread)
@@ -347,7 +346,6 @@ class Asked:
 
 
 def waiting(door: Running, count: int) -> None:
-    """Return when so many requests wait."""
     until(lambda: door.door.haproxy.held()[0] == count)
 
 

@@ -12,15 +12,7 @@ import pytest
 
 from host.door.haproxy import DoorError
 from sparkwright.door.key import Key
-from tests.component.door.running import (
-    KEYED,
-    Engines,
-    FakeServer,
-    Running,
-    haproxy,
-    load,
-    stream,
-)
+from tests.component.door.running import KEYED, Engines, FakeServer, Running, haproxy, load, stream
 from tests.component.servers import fill, serving, small_disk, until
 from tests.makers.door import KEY, OTHER, plan
 

@@ -1,9 +1,17 @@
-"""Keys at the door: their names, ends and limits."""
+"""Keys at the door: their names, ends and limits; and what a Spark says about a door that runs."""
 
+import json
 import re
 import socket
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
+import pytest
+
+from host.door import door as program
+from host.state import door as part
+from host.state import sockets
+from sparkwright.door.door import DoorState, mark
 from sparkwright.door.key import Key
 from tests.component.door.running import FakeServer, Running, haproxy, stream
 from tests.component.servers import until
@@ -116,3 +124,29 @@ def test_the_more_a_name_has_in_flight_the_smaller_is_its_next_body(
         assert answer.read() == b"a"
     until(lambda: running.door.haproxy.names()["client1"][1] == 0)
     assert running.status("POST", "/v1/completions", KEY, whole, "127.0.0.2") == 200
+
+
+def read(root: Path, **arguments: object) -> DoorState:
+    return DoorState.model_validate_json(json.dumps(part.read(str(root), **arguments)))  # type: ignore[arg-type]
+
+
+def test_a_door_that_runs_is_known_by_what_it_was_made_of(
+    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "RUN", tmp_path / "units")
+    # Each program on a Spark looks once.
+    monkeypatch.setattr(part, "listening", sockets.listening.__wrapped__)  # type: ignore[attr-defined]
+    (tmp_path / "units").mkdir()
+    found = read(tmp_path, bind="192.0.2.1", port=running.port)
+    assert (found.version, found.mark, found.stray, found.elsewhere) == ("", "", False, True)
+
+    (tmp_path / "units/door").symlink_to("../run")
+    found = read(tmp_path, bind="127.0.0.1", port=running.port)
+    assert found.version == found.installed
+    assert found.mark == mark(running.plan.files(str(tmp_path)))
+    assert not found.elsewhere
+    # This one is of no unit.
+    assert {each.split()[0] for each in found.taken} == {"haproxy"}
+    own = sockets.process(running.master)["cgroup"].rpartition("/")[2]
+    assert part.taken(running.port, own) == []
+    assert read(tmp_path).taken == ()

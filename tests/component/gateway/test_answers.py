@@ -101,29 +101,20 @@ def test_an_unknown_name(url: str, doors: list[Door], name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "expected"),
+    ("path", "body"),
     [
-        (
-            "/v1/embeddings",
-            {"model": "tiny-texts", "input": ["Hi", "Hello"], "dimensions": 2},
-            [[0.5, 1.0], [0.5, 2.0]],
-        ),
+        ("/v1/embeddings", {"model": "tiny-texts", "input": ["Hi", "Hello"], "dimensions": 2}),
         (
             "/v1/rerank",
             {"model": "tiny-scores", "query": "Hi", "documents": ["Hi", "Hello"], "top_n": 2},
-            [(1, 2.0), (0, 1.0)],
         ),
     ],
 )
 def test_embeddings_and_scores(
-    url: str, doors: list[Door], path: str, body: dict[str, Any], expected: list[object]
+    url: str, doors: list[Door], path: str, body: dict[str, Any]
 ) -> None:
     status, text = ask(url, path, **body)
-    assert status == 200, text
-    answer = json.loads(text)
-    found: list[object] = [each["embedding"] for each in answer.get("data", [])]
-    found += [(each["index"], each["relevance_score"]) for each in answer.get("results", [])]
-    assert found == expected
+    assert (status, json.loads(text)["usage"]) == (200, {"prompt_tokens": 2, "total_tokens": 2})
     assert doors[0].asked == [(path, body)]
 
 

@@ -17,8 +17,8 @@ from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.settings import Settings
 from sparkwright.insight.monitoring.targets import ScrapeTarget, targets
 from tests.clock import patience
-from tests.component.monitoring import FILES
 
+FILES = Path(__file__).parents[3] / "files" / "host" / "insight" / "monitoring"
 RULES = (FILES / "alerts.yml").read_text()
 DASHBOARD: dict[str, Any] = json.loads((FILES / "dashboard.json").read_text())
 GRAPHS = [panel for panel in DASHBOARD["panels"] if panel["type"] == "timeseries"]

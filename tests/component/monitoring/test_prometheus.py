@@ -22,6 +22,7 @@ from tests.component.door.running import Running, haproxy
 from tests.component.monitoring.given import QUERIES, doors, tools, worker, write_metrics
 from tests.component.servers import QuietHandler, free_port, listens, serving, until
 from tests.component.socket_server import SocketServer
+from tests.lab.engine_image import STAND_IN
 from tests.makers.door import KEY, plan
 from tests.unit.certificates import certificate, private_key, written
 
@@ -31,15 +32,11 @@ exporter_program = pytest.mark.skipif(
 )
 
 
-# Names and labels of vLLM 0.33.0; the numbers are made up, and counters rise with each look.
-LABELS = 'engine="0",model_name="m"'
-GAUGES = ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc")
-COUNTERS = (
-    *("prefix_cache_queries_total", "prefix_cache_hits_total", "num_preemptions_total"),
-    *("prompt_tokens_total", "generation_tokens_total", "spec_decode_num_draft_tokens_total"),
-    "spec_decode_num_accepted_tokens_total",
-)
-HISTOGRAMS = ("time_to_first_token_seconds", "request_time_per_output_token_seconds")
+# As captured from vLLM, by name, labels and buckets: from an engine that drafts nothing.
+FAMILIES = json.loads((STAND_IN / "vllm.json").read_text())["metrics"]
+for kind in ("draft", "accepted"):
+    name = f"vllm:spec_decode_num_{kind}_tokens_total"
+    FAMILIES.append({"name": name, "labels": ['model_name="tiny"'], "buckets": []})
 # A counter of each job of Prometheus.
 EVERY_JOB = (
     *("vllm:generation_tokens_total", "haproxy_frontend_http_responses_total"),
@@ -58,15 +55,12 @@ class FakeEngine(QuietHandler):
         if self.path != "/metrics":
             return
         n = next(self.looks)
-        lines = [f"vllm:{name}{{{LABELS}}} 0.5" for name in GAUGES]
-        lines += [f"vllm:{name}{{{LABELS}}} {n}.0" for name in COUNTERS]
-        lines += [f'vllm:request_success_total{{{LABELS},finished_reason="stop"}} {n}.0']
-        lines += [
-            f'vllm:{name}_bucket{{{LABELS},le="{bound}"}} {n}.0'
-            for name in HISTOGRAMS
-            for bound in ("0.1", "+Inf")
-        ]
-        self.wfile.write("".join(f"{line}\n" for line in lines).encode())
+        for family in FAMILIES:
+            name, labels = family["name"], family["labels"]
+            for bound in family["buckets"]:
+                self.wfile.write(f'{name}_bucket{{{labels[0]},le="{bound}"}} {n}.0\n'.encode())
+            for each in () if family["buckets"] else labels:
+                self.wfile.write(f"{name}{{{each}}} {n}.0\n".encode())
 
 
 class Prometheus:
@@ -80,7 +74,6 @@ class Prometheus:
             self._process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
 
     def ask(self, query: str) -> list[dict[str, Any]]:
-        """Return the samples that a query gives."""
         url = f"http://127.0.0.1:{self._port}/api/v1/query?query={quote(query)}"
         try:
             with urlopen(url, timeout=patience()) as answer:

@@ -209,10 +209,6 @@ def test_a_key_has_a_name_places_and_a_last_day(tmp_path: Path) -> None:
     assert bob.ends == 4102444800  # the midnight after its last day, in UTC
     assert api_keys(path) == (KEY, f"{KEY}2")
     assert KEY not in repr(owner)
-    # A key for metrics opens these at each door.
-    metrics = Key(name="prometheus", secret=KEY, places=["metrics"])
-    assert metrics.opens("chat")
-    assert metrics.line("chat") == f"{metrics.digest} prometheus:9999999999:metrics"
     both = Key(name="ann", secret=KEY, places=["chat", "metrics"])
     assert both.line("chat") == f"{both.digest} ann:9999999999"
     assert both.line("code").endswith(":metrics")
@@ -327,13 +323,9 @@ def test_a_leaked_key_is_replaced_though_it_is_the_only_one(
     ("line", "status", "told"),
     [
         ("add x --until yesterday", 2, "'yesterday' does not match the format"),
-        ("add x --until 2027-02-30", 2, "'2027-02-30' does not match the format"),
-        ("add x --until 20270331", 2, "'20270331' does not match the format"),
         ("add x --until 2020-01-01", 1, "found 2020-01-01, which is over; expected"),
         ("rotate owner --days -1", 2, "--days"),
         ("rotate owner --days 99999999999", 2, "--days"),
-        ("", 2, "rotate  Make a new key for a name"),
-        ("ad", 2, "Usage: sparkwright keys"),
     ],
 )
 def test_what_can_never_open_is_not_made(

@@ -1,18 +1,25 @@
-"""The gateway: where it may be, what it serves, and what its files and requests say."""
+"""The gateway: where it may be, what it serves, what its files say, and how it is deployed."""
 
 import json
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyinfra.api import HiddenValue
 
 from host.door.gateway.body import parsed
 from sparkwright.common.errors import PlanError
+from sparkwright.common.files import Directory, ManagedFile
 from sparkwright.declared.fleet.file import unsupported
 from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.door.gateway.deploy import UNITS, gateway
 from sparkwright.door.gateway.gateway import configuration, doors, reachable, served, upstreams
 from sparkwright.run.inventory.groups import load
+from tests.makers.door import NO_DOOR, plan
 from tests.makers.gateway import SPARKS, fleet_of, setting, upstream, written
+from tests.unit.driven import Driven, fake_host, file_of, placed
 from tests.unit.unplaced import unplaced
 
 
@@ -48,17 +55,9 @@ WITH_PORT = SPARKS.replace("192.0.2.2", "192.0.2.2, ssh_port: 2222")
     ("text", "line", "told"),
     [
         # It leaves a Spark its SSH, has replicas, and no Spark has the name of its host.
-        (
-            WITH_PORT,
-            "spark: spark-b, port: 2222",
-            r"gateway\.port: found 2222; .* by which",
-        ),
+        (WITH_PORT, "spark: spark-b, port: 2222", r"gateway\.port: found 2222; .* by which"),
         ("sparks: {a: {}}\n", "spark: a", "gateway: found no replicas; expected at least one"),
-        (
-            NAMED,
-            "ssh_hostname: 192.0.2.9",
-            r"sparks\.gateway: found a name that the gateway",
-        ),
+        (NAMED, "ssh_hostname: 192.0.2.9", r"sparks\.gateway: found a name that the gateway"),
     ],
 )
 def test_a_fleet_that_a_gateway_cannot_serve(
@@ -138,16 +137,9 @@ def test_profiles_and_presets_stand_beside_the_served_names() -> None:
         "qwen36 qwen36-thinking-general qwen36-thinking-coding qwen36-instruct-general "
         "qwen36-instruct-reasoning qwen36-fast qwen36-deep"
     )
-    assert names["qwen36"].sampling == {}
-    assert names["qwen36-fast"].sampling == {"temperature": 0.0, "top_p": 1.0}
     deep = {"temperature": 0.7, "top_p": 0.95, "top_k": 64, "repetition_penalty": 1.05}
     assert names["qwen36-deep"].sampling == deep
     coding, reasoning = names["qwen36-thinking-coding"], names["qwen36-instruct-reasoning"]
-    assert coding.sampling == {
-        **{"top_k": 20, "min_p": 0.0, "repetition_penalty": 1.0},
-        **{"temperature": 0.6, "top_p": 0.95, "presence_penalty": 0.0},
-        "chat_template_kwargs": {"enable_thinking": True},
-    }
     assert reasoning.sampling["chat_template_kwargs"] == {"enable_thinking": False}
     assert (coding.thinks, coding.both_modes) == (True, False)
     assert (names["qwen36-fast"].thinks, names["qwen36-fast"].both_modes) == (True, True)
@@ -171,21 +163,15 @@ def test_the_shortest_context_counts() -> None:
     assert served([*replicas, upstream("c", "x", context=None)])[0].context is None
 
 
-def test_each_replica_of_a_name_is_asked_for_the_engines_own(tmp_path: Path) -> None:
+def test_a_door_without_keys_is_shown_none(tmp_path: Path) -> None:
     fleet = fleet_of(tmp_path, f"{SPARKS}gateway: {{spark: spark-a}}\n")
     recipes = {name: load_recipe(name) for name in fleet.recipes}
-    replicas = upstreams(fleet, recipes)
-    found = json.loads(configuration(replicas, doors(fleet, setting()), "PEM"))
-    assert found["trusted"] == "PEM"
+    found = json.loads(configuration(upstreams(fleet, recipes), doors(fleet, setting()), "PEM"))
     assert found["doors"] == {
         "chat-a": {"url": "http://127.0.0.1:8000", "keyed": True},
         "chat-b": {"url": "http://192.0.2.2:8001", "keyed": False},
     }
-    assert len(found["models"]) == 5
-    assert {each["served"] for each in found["models"].values()} == {"qwen3.6-35b"}
     assert {(*each["replicas"],) for each in found["models"].values()} == {("chat-a", "chat-b")}
-    assert found["models"]["qwen3.6-35b"]["defaults"] == {}
-    assert found["models"]["qwen3.6-35b-thinking-coding"]["defaults"]["temperature"] == 0.6
 
 
 def test_text_is_one_value_whatever_it_says() -> None:
@@ -228,3 +214,100 @@ gateway: {spark: spark-a}
         ("qwen3-embedding-0.6b", "embeddings", False),
         ("qwen3-reranker-0.6b", "scores", False),
     ]
+
+
+ARGUMENTS: dict[str, Any] = {
+    "root": "/r",
+    "entries": [Directory("/r/gateway"), ManagedFile("/r/gateway/config.json", "x\n")],
+    "requirements": "aiohttp==1\n",
+    "secrets": {
+        "/r/secrets/gateway.key": HiddenValue("sk-s3cret\n"),
+        "/r/gateway/door/keys": HiddenValue("0A1B\n"),
+    },
+    "door": plan(4000, place="gateway"),
+    "says": "The gateway answers at http://192.0.2.1:4000/v1.",
+}
+STATUS = "in service: chat-a"
+
+
+def on(
+    files: dict[str, dict[str, Any]] | None = None,
+    units: str = "",
+    requirements: str | None = None,
+    **found: Any,
+) -> Driven:
+    """Return a host with these files, with units in this state, and else with nothing."""
+    there = placed(files, dict.fromkeys(UNITS, units))
+    there["units"]["gateway.service"]["status"] = STATUS
+    part = {**NO_DOOR, "installed": "2.8.5-1" if units else None, **found}
+    environment = {"requirements": requirements}
+    state = {"door": part, "artifacts.environment": environment, "placed": there}
+    return fake_host(state=state, root="/r")
+
+
+def steps(spark: Driven, *words: str) -> list[str]:
+    """The commands of a run that have one of these words of pip's or systemctl's, by it."""
+    return [
+        word
+        for script in spark.scripts()
+        for word in words
+        if f"{word} --quiet" in script or f"systemctl {word} gateway" in script
+    ]
+
+
+def test_a_first_run_ends_with_a_started_gateway() -> None:
+    spark = on()
+    assert spark.predicts_change(gateway, **ARGUMENTS)
+    spark.run(gateway, **ARGUMENTS)
+    scripts = spark.scripts()
+    assert steps(spark, "pip install", "enable", "start") == ["pip install", "enable", "start"]
+    assert not any("s3cret" in script for script in scripts)
+    secrets = [stdin for _, stdin in spark.commands if stdin]
+    assert secrets == ["sk-s3cret\n", "0A1B\n"]
+    # Its door's files are read by haproxy before anything stops.
+    (start,) = (script for script in scripts if "systemctl start" in script)
+    assert start.index("haproxy -c") < start.index("systemctl stop gateway-door.service")
+
+
+def current(changed: int = 0) -> dict[str, dict[str, Any]]:
+    """Return the files of ARGUMENTS as they are after a run."""
+    secrets = {path: file_of(each.unmask(), "600") for path, each in ARGUMENTS["secrets"].items()}
+    folder = {"kind": "directory", "user": "root", "group": "root", "mode": "755"}
+    files = {"/r/gateway": folder, "/r/gateway/config.json": file_of("x\n"), **secrets}
+    return {path: {**state, "changed": changed} for path, state in files.items()}
+
+
+@pytest.mark.parametrize(
+    ("units", "changed", "done"),
+    [
+        ("loaded active enabled 1000", 1000, []),
+        ("loaded active enabled 1000", 1001, ["start"]),
+        ("loaded enabled", 0, ["start"]),
+        ("loaded active 1000", 0, ["enable"]),
+    ],
+)
+def test_a_gateway_is_started_again_if_it_is_older_than_its_files(
+    units: str, changed: int, done: list[str]
+) -> None:
+    digest = sha256(ARGUMENTS["requirements"].encode()).hexdigest()
+    spark = on(current(changed), units, digest)
+    assert spark.predicts_change(gateway, **ARGUMENTS) == bool(done)
+    spark.run(gateway, **ARGUMENTS)
+    assert steps(spark, "enable", "start") == done
+
+
+def test_without_tls_no_certificate_and_key_stay() -> None:
+    path = "/r/gateway/door/certificate.pem"
+    spark = on({path: file_of("a key", "600")})
+    secrets = {**ARGUMENTS["secrets"], path: None}
+    spark.run(gateway, **{**ARGUMENTS, "secrets": secrets})
+    scripts = spark.scripts()
+    (start,) = (index for index, each in enumerate(scripts) if "systemctl start" in each)
+    assert scripts.index(f"rm -f {path} {path}.new") < start
+
+
+def test_a_taken_port_is_told_before_anything_changes() -> None:
+    spark = on(taken=["nginx (pid 7)"])
+    assert spark.run(gateway, **ARGUMENTS).did_error()
+    (script,) = spark.scripts()
+    assert "port 4000 is taken by nginx (pid 7). Stop it, or give the gateway another" in script

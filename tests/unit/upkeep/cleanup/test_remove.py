@@ -12,10 +12,9 @@ import pytest
 
 from host.upkeep.cleanup.remove import Removal
 from host.upkeep.cleanup.system import without_ours
-from sparkwright.common.placed import folder_names, removal_table, unit_names
+from sparkwright.common.placed import removal_table, unit_names
 from sparkwright.machine.host.operations.services import sysctl
 from sparkwright.plan.release.container import ALONE, PAIR
-from sparkwright.upkeep.cleanup.deploy import delete
 from tests.makers.shell import program
 from tests.unit.driven import this_machine
 
@@ -297,31 +296,8 @@ def test_a_root_folder_as_it_is_left(spark: Spark) -> None:
     assert not spark.root.exists()
 
 
-def test_what_a_run_says(spark: Spark, caplog: pytest.LogCaptureFixture) -> None:
-    spark.file("r/releases/a/run")
-    given, driven = spark.table, this_machine()
-    assert driven.run(delete, program="remove", given=given).did_change()
-    assert f"goes: folders: {spark.root}/releases (" in caplog.text
-    assert not spark.root.exists()
-    assert not driven.run(delete, program="remove", given=given).did_change()
-
-
-def test_every_folder_that_a_deploy_makes_is_known():
-    """A new one that `remove` does not know would be left behind, as not ours."""
-    word = r"(?:ROOT|\{\{ root \}\}|\{root\}|\{\w+\.root\}|\{\w+\.data\.root\})/([a-z]\w*)"
-    named = {
-        name: str(path.relative_to(PROJECT))
-        for folder in ("sparkwright", "files")
-        for path in (PROJECT / folder).rglob("*")
-        if path.suffix in (".py", ".sh", ".service", ".socket", ".timer", ".j2")
-        for name in re.findall(word, path.read_text())
-    }
-    assert named.keys() >= {"bin", "jobs", "releases", "state"}
-    assert {name: path for name, path in named.items() if name not in folder_names()} == {}
-
-
 def test_every_unit_that_a_deploy_installs_is_known():
-    """All are made of files below `files`, and those that code names are among them."""
+    """All are made of files below `files`."""
     known = set(unit_names())
     assert known == {
         path.name
@@ -329,11 +305,6 @@ def test_every_unit_that_a_deploy_installs_is_known():
         # Python keeps compiled code beside what it imports.
         if path.is_file() and path.suffix != ".pyc" and "\n[Unit]\n" in path.read_text()
     }
-    code = "".join(path.read_text() for path in (PROJECT / "sparkwright").rglob("*.py"))
-    assert "[Unit]" not in code
-    named = set(re.findall(r'"([\w@-]+\.(?:service|socket|timer|path|slice|target|mount))"', code))
-    others = ("docker", "earlyoom", "haproxy", "prometheus-node-exporter", "systemd-journald")
-    assert named - {f"{name}.service" for name in others} <= known
     assert {"vllm@.service", "fabric-share.socket", "spark-metrics.timer", ALONE, PAIR} <= known
 
 

@@ -9,7 +9,7 @@ import pytest
 from sparkwright.engine import operations as serve
 from sparkwright.upkeep.rollback import deploy
 from sparkwright.upkeep.rollback.deploy import rollback, way_back
-from tests.makers.engine import SETTINGS, SETTLED, changes, spark
+from tests.makers.engine import SETTINGS, SETTLED, spark
 from tests.unit.driven import Driven
 
 
@@ -31,32 +31,18 @@ HISTORY: dict[str, Any] = {
 
 
 def run(
-    report: Mapping[str, object] | None = None,
-    recipe: str = "try",
-    release: str | None = None,
-    **history: object,
+    report: Mapping[str, object] | None = None, recipe: str = "try", **history: object
 ) -> tuple[Any, Driven]:
     driven = spark(SETTLED, report, size=1, history=HISTORY | history)
     own = SimpleNamespace(place="/opt/x", spark="a", replica="chat", peer=None, recipe_name=recipe)
-    return driven.run(rollback, own=own, release=release), driven
+    return driven.run(rollback, own=own), driven
 
 
-@pytest.mark.parametrize(("named", "serves"), [(None, "old"), ("older", "older")])
-def test_the_release_before_serves_or_the_one_that_a_rollout_names(
-    said: list[str], named: str | None, serves: str
-) -> None:
-    result, driven = run(release=named)
-    assert result.did_succeed()
-    assert said == [f"chat serves {serves} again (before: new)."]
-    assert changes(driven)[-1].endswith(f"systemctl start switch@{serves}.service")
-
-
-def test_one_that_does_not_serve(said: list[str]) -> None:
+def test_one_that_does_not_serve() -> None:
     report = {"phase": "failed", "message": "the weights are gone", "restored": True}
     result, driven = run(report)
     assert not result.did_succeed()
     assert "old does not serve: the weights are gone" in driven.scripts()[-1]
-    assert said == []
 
 
 @pytest.mark.parametrize(("recipe", "is_named"), [("try", True), ("old", False)])

@@ -1,4 +1,4 @@
-"""The runs of a rollout: what pyinfra is given, and how its answers are read."""
+"""The runs of a rollout: what pyinfra is given, what they do on a Spark, how answers are read."""
 
 import json
 import signal
@@ -6,15 +6,18 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.upkeep.rollout import runs
+from sparkwright.upkeep.rollout import deploy, runs
 from sparkwright.upkeep.rollout.plan import ReplicaRecord, Serving
 from sparkwright.upkeep.rollout.rollout import roll_out
 from sparkwright.upkeep.rollout.runs import Runs
+from tests.makers.engine import FORMER, NEW, SETTINGS, SETTLED, spark
+from tests.unit.driven import Driven
 
 RUNS = Runs(["--limit", "a"], ["--data", "trial_seconds=3"])
 PAIR = ReplicaRecord("a", ("one", "two"), "new", ("m",), previous="old")
@@ -92,9 +95,8 @@ def test_what_serves_is_what_status_reads(pyinfra: StandIn) -> None:
 
 def test_the_way_back_names_the_release(pyinfra: StandIn) -> None:
     seen = pyinfra(lambda _: (0, ""))
-    assert RUNS.go_back(PAIR) == ""
+    assert RUNS.go_back(PAIR) == RUNS.go_back(ReplicaRecord("b", ("c",), "new", ())) == ""
     assert seen[0][:4] == ["sparkwright.upkeep.rollback.deploy.to", "old", "-y", "--limit=a"]
-    RUNS.go_back(ReplicaRecord("b", ("c",), "new", ()))
     assert seen[1][:3] == ["deploys/stop.py", "-y", "--limit=b"]
     pyinfra(lambda _: (1, ""))
     assert "see above" in RUNS.go_back(PAIR)
@@ -167,3 +169,50 @@ def test_who_is_forced_is_a_replica(site: Path) -> None:
     with pytest.raises(PlanError) as error:
         roll_out(RUNS, 0, None, ["chaat"], dry=True, yes=False)
     assert error.value.problems == ("--force: found 'chaat'; did you mean 'chat'?",)
+
+
+OWN = SimpleNamespace(replica="chat", rank=0, is_head=True, peer=None, place="/opt/x")
+
+
+@pytest.fixture(autouse=True)
+def known_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deploy, "switch_settings", lambda own, release: SETTINGS)
+
+
+def switched(driven: Driven, file: Path, least: float | None = None) -> tuple[Any, dict[str, Any]]:
+    """Switch, and return the result and the answer."""
+    arguments = {"release": NEW, "own": OWN, "answers": str(file), "minimum_speed": least}
+    result = driven.run(deploy.switched, **arguments)
+    (line,) = file.read_text().splitlines()
+    return result, json.loads(line)
+
+
+def test_a_command_that_fails_is_told(tmp_path: Path) -> None:
+    driven = spark(FORMER)
+    driven.data["fake_responses"]["systemctl daemon-reload && systemctl start"] = {"success": False}
+    result, told = switched(driven, tmp_path / "answers")
+    assert result.did_error()
+    assert told["reason"] == "it began no switch"
+
+
+@pytest.mark.parametrize(
+    ("measured", "least", "reason"),
+    [
+        (41.5, None, ""),
+        (41.5, 40.5, ""),
+        (41.5, 42, "found 41.5 tokens a second in one stream; expected at least 42"),
+        (None, 1, "no speed could be measured: refused"),
+    ],
+)
+def test_a_speed_is_told_and_judged(
+    tmp_path: Path, measured: float | None, least: float | None, reason: str
+) -> None:
+    driven = spark(SETTLED)
+    driven.state = {
+        **(driven.state or {}),
+        "engine_api.speed": {"speed": measured, "said": "refused"},
+    }
+    result, told = switched(driven, tmp_path / "answers", least)
+    assert result.did_succeed() is not bool(reason)
+    speed = measured if least else None
+    assert (told["reason"], told["speed"], told["seconds"]) == (reason, speed, 0.0)

@@ -1,19 +1,22 @@
-"""What a deploy does to a door, on fake hosts: in which order, and what it tells to whom."""
+"""What a door is to be, how its state is read, and what a deploy does to it, on fake hosts."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from host.state import placed as placed_part
+from host.state import door as part
 from sparkwright.common.files import Directory, ManagedFile
-from sparkwright.common.placed import Place
 from sparkwright.common.render import unit_file
-from sparkwright.door.door import DoorPlan, door_folder, mark
+from sparkwright.declared.fleet.settings import LONGEST_HOLD, settings_of
+from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.door.authority import new_authority, signed
+from sparkwright.door.door import DoorPlan, mark
 from sparkwright.door.operations import door, no_door
-from sparkwright.machine.host.state import ask_placed, asks_for
-from tests.makers.door import FILES, KEY, NO_DOOR, own_certificate
-from tests.makers.door import plan as planned
+from tests.makers import door as maker
+from tests.makers.door import FILES, KEY, NO_DOOR, OTHER, own_certificate
+from tests.unit.certificates import certificate, private_key
 from tests.unit.driven import Driven, fake_host, file_of, placed
 
 ROOT = "/r"
@@ -27,7 +30,7 @@ TEXTS: dict[str, Any] = {
 
 
 def plan(**changes: Any) -> DoorPlan:
-    return planned(8000, **{"bind": "0.0.0.0", **changes})
+    return maker.plan(8000, **{"bind": "0.0.0.0", **changes})
 
 
 def spark(of: DoorPlan | None = None, unit: str = "active enabled", **changes: Any) -> Driven:
@@ -144,17 +147,79 @@ def test_a_spark_that_is_no_head_has_no_door() -> None:
     assert host.scripts()[-1].endswith("rm -rf /r/door")
 
 
-@pytest.mark.parametrize("seat", ["", "code"])
-def test_the_files_of_a_door_are_among_those_that_are_read(tmp_path: Path, seat: str) -> None:
-    """A seat reaches them by a link, which nothing follows."""
-    place = Place(str(tmp_path), seat)
-    folder = Path(door_folder(place))
-    folder.mkdir(parents=True)
-    (folder / "keys").touch()
-    if seat:
-        Path(place).mkdir(parents=True)
-        (Path(place) / "door").symlink_to(f"../../door/seats/{seat}")
-    ((ask, _),) = asks_for(str(tmp_path), [f"{folder}/keys"]).items()
-    assert ask.arguments == ask_placed(str(tmp_path)).arguments
-    assert f"{folder}/keys" in placed_part.read(folders=ask.arguments["folders"])["files"]
-    assert (Path(place) / "door/keys").samefile(folder / "keys")
+def test_what_is_in_force_is_told_by_all_that_it_is_made_of(tmp_path: Path) -> None:
+    tls = own_certificate(tmp_path)
+    changes = ({}, {"keys": [OTHER]}, {"keys": None}, {"certificate": tls})
+    plans = [maker.plan(8001), *(plan(**each) for each in changes)]
+    marks = {mark(each.files("/r")) for each in plans}
+    assert len(marks) == len(plans)
+    for each in plans:
+        texts = "".join(text or "" for text in each.files("/r").values())
+        assert KEY not in texts
+        assert OTHER not in texts
+
+
+@pytest.mark.parametrize(
+    ("recipe", "sparks", "owners", "seconds"),
+    [
+        # Its start takes 720 s, and clients wait for 600.
+        ("qwen3.5-122b-nvfp4-mtp", 2, None, LONGEST_HOLD),
+        # It is up within 300 s, or its start has failed.
+        ("lab-tiny", 1, None, 300),
+        ("qwen3.5-122b-nvfp4-mtp", 1, 1800, 1800),
+        ("lab-tiny", 1, 0, 0),
+    ],
+)
+def test_how_long_a_request_waits(
+    recipe: str, sparks: int, owners: int | None, seconds: int
+) -> None:
+    served = load_recipe(recipe).for_sparks(sparks)
+    assert settings_of({"hold_seconds": owners}).hold(served.start_timeout) == seconds
+
+
+def issued(root: Path) -> set[str]:
+    """What the doors of a host have, before a run makes new ones."""
+    return {name for name, has in part.issued(str(root)).items() if has}
+
+
+def test_a_door_without_keys_has_none(tmp_path: Path) -> None:
+    root = tmp_path / "my sparks"
+    assert issued(root) == set()
+    (root / "door").mkdir(parents=True)
+    (root / "door/door.cfg").write_text("x")
+    # All of the fleet's keys are for other doors.
+    (root / "gateway/door").mkdir(parents=True)
+    (root / "gateway/door/keys").touch()
+    # An owner's own certificate is none of a site's authority.
+    (root / "door/certificate.pem").write_bytes(certificate(private_key(), days=90))
+    assert issued(root) == set()
+
+
+@pytest.mark.parametrize("name", ["door", "door/seats/chat", "gateway/door"])
+def test_what_doors_have_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir(parents=True)
+    (tmp_path / name / "keys").write_text("HASH owner:9999999999\n")
+    assert issued(tmp_path) == {"keys"}
+    now = datetime.now(UTC)
+    own = signed(new_authority("sparks", ["spark-a"], now), ["spark-a"], now)
+    (tmp_path / name / "certificate.pem").write_text(own)
+    assert issued(tmp_path) == {"keys", "certificate"}
+
+
+def test_haproxys_own_service_is_stray_where_we_brought_it_and_nobody_uses_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {"verify": ""}
+    monkeypatch.setattr(part, "unit_states", lambda _: {"haproxy.service": {"file": "enabled"}})
+    stray = part.stray.__wrapped__  # type: ignore[attr-defined]
+
+    def run(*words: str) -> object:
+        return type("Done", (), {"stdout": said[words[1].strip("-")]})
+
+    monkeypatch.setattr(part, "run", run)
+    (tmp_path / "state").mkdir()
+    assert not stray(str(tmp_path))
+    (tmp_path / "state/installed").write_text("earlyoom\nhaproxy\n")
+    assert stray(str(tmp_path))
+    said["verify"] = "??5?????? c /etc/haproxy/haproxy.cfg\n"
+    assert not stray(str(tmp_path))
