@@ -11,17 +11,6 @@ from tests.makers.models import changed
 from tests.makers.preflight import MACHINES, NOW, SPARK, WANTED, survey
 
 KERNEL = SPARK["kernel"]
-KEEPS = survey(kernel=KERNEL | {"release": "7.0.0-1019-nvidia", "handover": 9750528 << 10})
-
-
-def test_its_reserve_is_an_error_for_a_pair():
-    (finding,) = findings(KEEPS, changed(WANTED, pair=True), NOW)
-    assert finding.error
-    assert "kernel 7.0.0-1019-nvidia keeps 9.3 GiB for kexec handover" in finding.found
-    assert "kho=off" in finding.remedy
-    assert "6.17 kernel without it. Not both" in finding.remedy
-    # It came with an update.
-    assert "Update DGX OS" not in finding.remedy
 
 
 # As of MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259: enough to break a pair.

@@ -59,12 +59,6 @@ def test_what_one_lacks_is_said_of_that_one_alone(change):
     assert differences("a", changed(FIT, **change), "b", FIT) == []
 
 
-def test_two_stores_give_one_image_two_ids():
-    one = changed(FIT, image=IMAGE)
-    other = changed(FIT, image=OTHER_IMAGE, docker_driver="overlayfs")
-    assert [finding.error for finding in differences("a", one, "b", other)] == [True]
-
-
 def test_errors_come_first():
     other = changed(FIT, **_kernel("6.8"), driver="570.1")
     assert [finding.error for finding in differences("a", FIT, "b", other)] == [True, False]

@@ -15,7 +15,7 @@ from sparkwright.machine.preflight.requirements import Intent, summary
 from sparkwright.plan.memory.known_checkpoints import nominal_load
 from sparkwright.plan.memory.plan import plan_memory
 from tests.makers.models import changed
-from tests.makers.preflight import FIT, IMAGE, LAPTOP, MACHINES, NOW, SPARK, WANTED, survey
+from tests.makers.preflight import FIT, IMAGE, LAPTOP, MACHINES, NOW, SPARK, WANTED
 from tests.unit.driven import fake_host
 
 
@@ -42,11 +42,6 @@ def test_a_spark_from_the_factory_is_fit():
             "port 8000 is taken by python3",
             True,
         ),
-        (
-            {"listeners": (Listener(False, 18001, 7, "nc"),)},
-            "port 18001 is taken by nc (pid 7)",
-            True,
-        ),
     ],
 )
 def test_each_finding(change, found, error):
@@ -59,11 +54,6 @@ def test_each_finding(change, found, error):
 def test_an_engine_of_ours_may_hold_the_port():
     ours = changed(FIT, listeners=(Listener(True, 8000, 7, "haproxy"),))
     assert findings(ours, WANTED, NOW) == []
-
-
-def test_errors_come_first():
-    survey = changed(FIT, os="debian 13", docker=None)
-    assert [finding.error for finding in findings(survey, WANTED, NOW)] == [True, False]
 
 
 class TestClasses:
@@ -88,38 +78,6 @@ class TestClasses:
         assert "23.9 GiB of memory of the GPU's own, rtx-5090 has at least 31" in finding.found
         assert "No hardware class matches it" in finding.remedy
 
-    def test_the_driver_is_renewed_as_the_machine_wants_it(self):
-        old = {"driver": "570.86.15"}
-        (spark,) = findings(changed(FIT, **old), WANTED, NOW)
-        wanted = changed(WANTED, hardware=HARDWARE["rtx-5090"])
-        (card,) = findings(changed(MACHINES["5090"][1], **old), wanted, NOW)
-        assert "DGX OS" in spark.remedy
-        assert "DGX OS" not in card.remedy
-
-
-@pytest.mark.parametrize(
-    ("said", "found", "remedy"),
-    [
-        (
-            "Failed to initialize NVML: Driver/library version mismatch",
-            "The NVIDIA driver was updated",
-            "Reboot",
-        ),
-        (
-            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.",
-            "The NVIDIA driver is not loaded",
-            "modprobe nvidia",
-        ),
-        ("Oh no", "nvidia-smi shows no GPU: Oh no", "Update DGX OS"),
-    ],
-)
-def test_what_nvidia_smi_says_decides_on_the_remedy(said: str, found: str, remedy: str):
-    (finding,) = findings(survey(gpu=None, driver=None, gpu_said=said), WANTED, NOW)
-    assert found in finding.found
-    assert remedy in finding.remedy
-    # An update is no remedy for an update.
-    assert ("Update DGX OS" in finding.remedy) is (said == "Oh no")
-
 
 class TestDisk:
     def test_weights_and_image_share_a_file_system(self):
@@ -128,10 +86,6 @@ class TestDisk:
         assert findings(enough, WANTED, NOW) == []
         short = changed(FIT, root_free=72 * GIB, docker_free=72 * GIB)
         assert "72.0 GiB free on /dev/nvme0n1p2" in findings(short, WANTED, NOW)[0].found
-
-    def test_each_of_two_file_systems_holds_its_own(self):
-        survey = changed(FIT, root_free=43 * GIB, docker_device="/dev/sdb", docker_free=52 * GIB)
-        assert findings(survey, WANTED, NOW) == []
 
     def test_what_is_there_is_not_needed_again(self):
         survey = changed(FIT, weights=22 * GIB, image=IMAGE, root_free=GIB, docker_free=GIB)
