@@ -36,7 +36,7 @@ def both(served: Spark) -> Spark:
     served.systemctl("start", OTHER)
     (served.state / f"wants/vllm@{OTHER}.service").symlink_to("/etc/vllm@.service")
     until(lambda: served.active(OTHER))
-    served.log.clear()
+    served.forget()
     return served
 
 
@@ -47,7 +47,7 @@ def test_a_switch_of_the_first_leaves_the_second(both: Spark) -> None:
     assert both.boots == [NEW, OTHER]
     assert both.history == [OLD, NEW]
     assert (both.state / f"{OTHER}.failed").exists()
-    assert not [act for act in both.log.acts() if OTHER in act]
+    assert not [act for act in both.acts() if OTHER in act]
 
 
 def test_a_failed_switch_of_the_first_leaves_the_second(both: Spark) -> None:
@@ -70,7 +70,7 @@ def test_a_switch_of_the_second_leaves_the_first(both: Spark) -> None:
     assert (place / "state/history").read_text().split()[1::2] == [OTHER, NEW]
     assert (place / "door/choice.map").read_text().startswith(f"first {NEW}\n")
     assert both.history == [OLD]
-    assert not [act for act in both.log.acts() if OLD in act]
+    assert not [act for act in both.acts() if OLD in act]
 
 
 def test_what_is_no_release_any_more_is_the_first_ones(tmp_path: Path) -> None:
