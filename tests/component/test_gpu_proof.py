@@ -108,15 +108,6 @@ def test_the_image_brings_nothing_of_the_driver(spark: Spark) -> None:
     assert library.name not in names
 
 
-def test_it_is_proved_once_for_a_driver(spark: Spark) -> None:
-    assert spark.prove()
-    assert spark.prove()
-    assert len(spark.runs) == 1
-    spark.driver("580.178.04")
-    assert spark.prove()
-    assert len(spark.runs) == 2
-
-
 @pytest.mark.parametrize(
     ("fault", "cause", "remedy"),
     [

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from sparkwright.plan.release.container import CONTAINER_OPTIONS
 from tests.clock import patience
 from tests.component.servers import until
 from tests.component.switch.conftest import (
@@ -29,6 +30,7 @@ def test_the_first_release(spark: Spark) -> None:
     passed = time.monotonic() - begun
     is_new(spark)
     assert spark.report["previous"] is None
+    assert " ".join(CONTAINER_OPTIONS) in (spark.state / "proof").read_text()
     assert READY <= spark.report["seconds"] <= round(passed, 1)
 
 
@@ -218,15 +220,6 @@ def test_what_is_not_there_is_found_before_anything_is_touched(
     refused("the weights are gone")
     (served.root / f"releases/{NEW}/unit.json").unlink()
     refused(f"releases/{NEW} is not whole")
-
-
-def test_the_gpu_is_asked_for_as_the_release_does(served: Spark) -> None:
-    served.release(NEW)
-    file = served.root / f"releases/{NEW}/unit.json"
-    options = ["--gpus", "device=1"]
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"gpu": options}))
-    assert served.switch() == 0
-    assert " ".join(options) in (served.state / "proof").read_text()
 
 
 def test_one_that_crashes_and_comes_back_on_trial_is_refused(served: Spark) -> None:

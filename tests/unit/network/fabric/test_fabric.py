@@ -3,10 +3,9 @@
 from ipaddress import IPv4Interface, IPv4Network
 
 import pytest
-import yaml
 
 from sparkwright.common.placed import NETPLAN
-from sparkwright.declared.fleet.fabric_plan import fabric_plan, netplan_text
+from sparkwright.declared.fleet.fabric_plan import fabric_plan
 from sparkwright.network.fabric.check import common_port, fabric_findings, is_in_force, switched_off
 from sparkwright.network.fabric.netplan import our_netdevs
 from sparkwright.network.fabric.state import NetplanFile, Profile, Route
@@ -34,21 +33,6 @@ def test_the_numbers_follow_the_names_and_not_the_ranks():
     assert PLAN.peer_addresses == ("192.168.100.12", "192.168.101.12")
     assert other == PLAN.of_peer
     assert fabric_plan("spark-a", RANKS[::-1], SUBNETS, 9000, 80) == PLAN
-
-
-def test_netplan_has_both_twins_and_no_renderer():
-    network = yaml.safe_load(netplan_text(PLAN, PORT_0))["network"]
-    assert list(network) == ["version", "ethernets"]
-    assert list(network["ethernets"]) == list(PORT_0)
-    assert network["ethernets"][B] == {
-        "optional": True,
-        "dhcp4": False,
-        "dhcp6": False,
-        "accept-ra": False,
-        "link-local": [],
-        "mtu": 9000,
-        "addresses": ["192.168.101.11/24"],
-    }
 
 
 def test_of_two_cables_the_one_without_the_default_route_is_the_fabric():

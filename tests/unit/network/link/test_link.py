@@ -38,6 +38,9 @@ def test_a_key_is_made_once(root: Path, caplog: pytest.LogCaptureFixture) -> Non
 
     assert machine().predicts_change(identity)
     assert machine().run(identity).did_change()
+    assert (root / "secrets/link.key").stat().st_mode & 0o777 == 0o600
+    assert (root / "link/own.crt").stat().st_mode & 0o777 == 0o644
+    assert [path.name for path in (root / "secrets").iterdir()] == ["link.key"]
     key = (root / "secrets/link.key").read_text()
     spark = machine()
     assert not spark.run(identity).did_change()
@@ -103,16 +106,6 @@ def _read(root: Path) -> Identity:
     return Identity.model_validate_json(said)
 
 
-def test_makes_a_key_that_only_its_owner_reads(root: Path) -> None:
-    assert _read(root) == Identity(state="absent")
-    made = _make(root, "spark-a")
-    assert made.state == "fit"
-    assert made.certificate == (root / "link/own.crt").read_text()
-    assert (root / "secrets/link.key").stat().st_mode & 0o777 == 0o600
-    assert (root / "link/own.crt").stat().st_mode & 0o777 == 0o644
-    assert [path.name for path in (root / "secrets").iterdir()] == ["link.key"]
-
-
 def test_the_dates_fit_any_clock(root: Path) -> None:
     _make(root, "spark-a")
     said = subprocess.run(
@@ -144,16 +137,15 @@ def test_half_of_a_new_one_is_unfit_and_made_again(root: Path) -> None:
     ("path", "text"),
     [("secrets/link.key", ""), ("secrets/link.key", "no key\n"), ("link/own.crt", "")],
 )
-def test_what_is_no_key_or_certificate_is_unfit(root: Path, path: str, text: str) -> None:
+def test_what_is_no_key_or_certificate_or_what_others_read_is_unfit(
+    root: Path, path: str, text: str
+) -> None:
     _make(root, "spark-a")
     (root / path).write_text(text)
     assert _read(root) == Identity(state="unfit")
     (root / path).unlink()
     assert _read(root) == Identity(state="absent")
-
-
-def test_a_key_that_others_read_is_unfit(root: Path) -> None:
-    _make(root, "spark-a")
+    assert _make(root, "spark-a").state == "fit"
     (root / "secrets/link.key").chmod(0o640)
     assert _read(root) == Identity(state="unfit")
 
