@@ -85,14 +85,6 @@ def test_with_few_at_a_time_each_of_the_unfit_ends_it(tmp_path: Path) -> None:
     assert "preflight failed: " in said
 
 
-@pytest.mark.parametrize("options", [["--dry"], ["--dry", "-y"]])
-def test_it_goes_on_where_all_are_fit(tmp_path: Path, options: list[str]) -> None:
-    status, said = _run(tmp_path, "", *options)
-    assert status == 0, said
-    assert "found an odd one" in said
-    assert len(list(tmp_path.glob("*-went-on"))) == 3
-
-
 # A file lies where the first operation wants a folder; nothing is in the second one's way.
 BLOCKED = """
 from pathlib import Path

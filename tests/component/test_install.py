@@ -19,7 +19,6 @@ from pyinfra.api import operation
 from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.artifacts.bundle.downloads import download_packages
-from sparkwright.common import placed
 from sparkwright.machine.host.operations import packages
 from sparkwright.machine.host.operations.packages import (
     holder,
@@ -74,14 +73,6 @@ class Root:
         self.folder = folder
         self.spark: Driven = this_machine(root=str(folder / "r"), apt_patience_seconds=3600)
 
-    @property
-    def lists_lock(self) -> Path:
-        return self.folder / "lists/lock"
-
-    @property
-    def dpkg_lock(self) -> Path:
-        return self.folder / "var/lib/dpkg/lock-frontend"
-
     def install(self) -> bool:
         return self.spark.run(installed, package=apt.PACKAGE).did_succeed()
 
@@ -93,6 +84,10 @@ class Root:
     def updates(self) -> list[bool]:
         """Of each attempt, whether it was to fetch the lists."""
         return ["update=yes" in script for script in self.spark.scripts() if "apt-get" in script]
+
+
+def _architecture() -> str:
+    return subprocess.check_output(["dpkg", "--print-architecture"], text=True).strip()
 
 
 @pytest.fixture
@@ -109,10 +104,7 @@ def root(
         (folder / name).mkdir(parents=True)
     for name in ("updates", "triggers"):
         (folder / "var/lib/dpkg" / name).mkdir()
-    architecture = subprocess.run(
-        ["dpkg", "--print-architecture"], check=True, capture_output=True, text=True
-    ).stdout.strip()
-    (folder / "var/lib/dpkg/status").write_text(_STATUS.format(architecture))
+    (folder / "var/lib/dpkg/status").write_text(_STATUS.format(_architecture()))
     shutil.copy(repository / "gpgkey", folder / "key.asc")
     (folder / "sources/toolkit.sources").write_text(
         f"Types: deb\nURIs: {repository_url}/deb/$(ARCH)\nSuites: /\nSigned-By: {folder}/key.asc\n"
@@ -150,11 +142,11 @@ def test_it_is_installed_and_written_down(root: Root) -> None:
     assert root.updates == [True, False]
 
 
-@pytest.mark.parametrize("name", ["lists_lock", "dpkg_lock"])
+@pytest.mark.parametrize("name", ["lists/lock", "var/lib/dpkg/lock-frontend"])
 def test_whoever_holds_a_lock_is_shown_and_waited_for(
     root: Root, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lock = getattr(root, name)
+    lock = root.folder / name
     with held(lock) as let_go:
         pauses = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: let_go())
         monkeypatch.setattr(packages, "time", pauses)
@@ -163,7 +155,7 @@ def test_whoever_holds_a_lock_is_shown_and_waited_for(
     assert f"waiting for apt: {lock} is held by python" in caplog.text
     assert "(up to 1 h 0 min: apt_patience_seconds)" in caplog.text
     # The lists were fetched once, whichever of the two was held.
-    assert root.updates == [True, name == "lists_lock"]
+    assert root.updates == [True, name == "lists/lock"]
 
 
 def test_sources_that_contradict_each_other_are_named(
@@ -174,14 +166,6 @@ def test_sources_that_contradict_each_other_are_named(
     )
     assert not root.install()
     assert "Two of apt's source files disagree" in caplog.text
-
-
-def test_what_no_source_has_is_named(
-    root: Root, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(placed, "PACKAGES", ("nowhere-to-be-found",))
-    assert not root.spark.run(installed, package="nowhere-to-be-found").did_succeed()
-    assert "Unable to locate package nowhere-to-be-found. No source has it" in caplog.text
 
 
 def test_a_loss_of_power_amid_one_is_mended_first(
@@ -200,9 +184,7 @@ def offline(
     root: Root, repository_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> Root:
     """A root whose sources cannot be reached, of a site that has a bundle."""
-    name = subprocess.run(
-        ["dpkg", "--print-architecture"], check=True, capture_output=True, text=True
-    ).stdout.strip()
+    name = _architecture()
     source = f"deb [signed-by={root.folder}/key.asc] {repository_url}/deb/{name} /"
     place = tmp_path / f"bundle/packages/{name}"
     wanted = [apt.PACKAGE, "earlyoom"]
@@ -260,30 +242,12 @@ def test_an_exchanged_package_is_not_installed(
         assert "The Spark's apt has no key that vouches for these packages" in caplog.text
 
 
-def test_a_bundle_is_the_only_source(offline: Root, caplog: pytest.LogCaptureFixture) -> None:
-    lists = sorted((offline.folder / "lists").iterdir())
-    assert offline.install()
-    assert offline.has_it
-    assert "a source of packages failed" not in caplog.text
-    # The owner's lists are as they were.
-    assert sorted((offline.folder / "lists").iterdir()) == lists
-
-
 def test_a_package_that_a_bundle_lacks_is_named(
     offline: Root, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert not offline.spark.run(installed, package="earlyoom").did_succeed()
     assert "bundle.json: files: found no packages/" in caplog.text
     assert "expected it, as earlyoom is needed: run `sparkwright bundle" in caplog.text
-
-
-def test_a_package_that_was_changed_on_the_spark_is_sent_anew(offline: Root) -> None:
-    assert offline.install()
-    (deb,) = (offline.folder / "r/bundle/packages").rglob("*.deb")
-    content = deb.read_bytes()
-    deb.write_bytes(content[:-1] + b"?")
-    assert offline.install()
-    assert deb.read_bytes() == content
 
 
 def test_one_that_a_killed_run_began_is_waited_for(tmp_path: Path) -> None:

@@ -110,9 +110,6 @@ def test_a_changed_file_of_the_bundle_is_refused(
     assert f"{bundle.folder / BIG}: found another content than bundle.json says" in said
     assert "sparkwright bundle" in said
     assert not (carried / BIG).exists()
-    (bundle.folder / BIG).write_bytes(CONTENT)
-    assert bring(spark, bundle)
-    assert contents(carried)[BIG] == CONTENT
 
 
 def test_a_disk_that_is_too_small(

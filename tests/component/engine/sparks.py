@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,14 @@ class Spark:
             self.process.kill()
             self.process.wait()
             self.process = None
+
+    def close(self) -> None:
+        """Leave nothing that runs."""
+        self.kill()
+        if self.container_lives:
+            # It may be about to end by itself.
+            with suppress(ProcessLookupError):
+                os.kill(self.container, signal.SIGKILL)
 
     def signal(self, number: signal.Signals) -> None:
         assert self.process

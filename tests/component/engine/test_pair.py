@@ -4,15 +4,43 @@ import json
 import os
 import signal
 import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from sparkwright.network.link.deploy import new_identity_script
 from tests.clock import patience
-from tests.component.engine.conftest import identify
 from tests.component.engine.sparks import HANGS, NAMES, RELEASE, Spark
-from tests.component.servers import until
+from tests.component.servers import free_port, until
 
 Pair = tuple[Spark, Spark]
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    """Head and worker, which trust each other."""
+    port = free_port()
+    head, worker = (Spark(tmp_path / name, name, port) for name in NAMES)
+    for rank, spark in enumerate((head, worker)):
+        spark.prepare(rank, NAMES)
+        identify(spark)
+    trust(head, worker)
+    trust(worker, head)
+    yield head, worker
+    for spark in (head, worker):
+        spark.close()
+
+
+def identify(spark: Spark) -> None:
+    """Give a Spark a new key and certificate, as a deploy does."""
+    script = new_identity_script(str(spark.root), spark.name)
+    subprocess.run(["sh", "-c", script], check=True, capture_output=True)
+
+
+def trust(spark: Spark, peer: Spark) -> None:
+    (spark.root / "link/peer.crt").write_text((peer.root / "link/own.crt").read_text())
 
 
 def serve(pair: Pair, **times: float) -> None:
@@ -163,15 +191,6 @@ def test_a_command_line_that_the_worker_refuses(pair: Pair) -> None:
     assert "spark-b: its exit status was 2: vLLM refuses its command line" in head.status
 
 
-def test_two_of_one_rank_are_refused(pair: Pair) -> None:
-    head, worker = pair
-    worker.unit(sparks=("spark-a", "spark-c"))
-    head.start()
-    worker.start()
-    head.wait_status("found spark-c with rank 1, expected spark-b with rank 1: run")
-    worker.wait_status("it refuses this Spark: found spark-c")
-
-
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_certificate_that_is_not_pinned_is_refused(pair: Pair, which: int) -> None:
     identify(pair[which])
@@ -183,7 +202,7 @@ def test_a_certificate_that_is_not_pinned_is_refused(pair: Pair, which: int) -> 
     other.live_on()
     assert not (other.state / "container").exists()
     # A deploy brings the new one: nothing needs a restart.
-    (other.root / "link/peer.crt").write_text((pair[which].root / "link/own.crt").read_text())
+    trust(other, pair[which])
     for spark in pair:
         spark.wait_ready()
 

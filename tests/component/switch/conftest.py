@@ -15,6 +15,7 @@ from sparkwright.plan.release.container import CONTAINER_OPTIONS
 from tests.clock import patience
 from tests.component.servers import until
 from tests.component.switch import systemctl
+from tests.makers.release import release as make_release
 from tests.programs import changed_program, script
 
 OLD, NEW, OTHER = "tiny-00000000", "tiny-11111111", "tiny-22222222"
@@ -80,13 +81,6 @@ case "$1 $2" in
     [ ! -e "$STATE/no-gpu" ] || { echo 'could not select device driver' >&2; exit 1; } ;;
 esac
 """
-_RUN = """#!/bin/sh
-image=$(docker image inspect --format '{{.Id}}' example 2>/dev/null | head -n 1)
-[ -n "$image" ] || { echo "Docker has no example" >&2; exit 1; }
-user=7:8
-mkdir -p sockets || exit 1
-exec docker run "$image"
-"""
 
 
 class Spark:
@@ -99,8 +93,7 @@ class Spark:
         for name in ("releases", "manifests", "jobs", "state", "tiny"):
             (self.root / name).mkdir(parents=True)
         (self.root / "tiny/.sparkwright.json").write_text("{}")
-        docker = self.state / "bin/docker"
-        script(docker, _DOCKER)
+        script(self.state / "bin/docker", _DOCKER)
         self.process: subprocess.Popen[str] | None = None
 
     def release(self, name: str, how: str = "well", rank: int = 0, pair: bool = False) -> None:
@@ -118,7 +111,7 @@ class Spark:
         (folder / "unit.json").write_text(json.dumps(unit))
         content = {"checkpoints": {"model": {"folder": "tiny"}}}
         (folder / "release.json").write_text(json.dumps(content))
-        (folder / "run").write_text(_RUN)
+        (folder / "run").write_text(make_release().files["run"])
         self.behaves(name, how)
 
     def behaves(self, name: str, how: str) -> None:
@@ -132,7 +125,7 @@ class Spark:
         (self.root / "current").symlink_to(f"releases/{name}")
         (self.root / "state/history").write_text(f"1700000000 {name}\n")
         until(lambda: self.active(name))
-        self.log.clear()
+        self.forget()
 
     def start(self, name: str = NEW, orders: Any = (), word: str = "", **changed: Any) -> None:
         """Start a switch as its unit does."""
@@ -164,8 +157,8 @@ class Spark:
 
     def look_on(self) -> None:
         """Wait for something that should not happen, by the clock of a switch that looks."""
-        looks = self.log.looks
-        until(lambda: self.log.looks >= looks + 10)
+        looks = self.looks
+        until(lambda: self.looks >= looks + 10)
 
     def signal(self, number: signal.Signals) -> None:
         assert self.process
@@ -205,9 +198,24 @@ class Spark:
             return found
         return {}
 
+    def acts(self) -> list[str]:
+        """What changed something, in order, without the looks."""
+        looks = ("show", "list-units", "daemon-reload", "reset-failed")
+        return [line.replace(".service", "") for line in self._log if not line.startswith(looks)]
+
     @property
-    def log(self) -> "Log":
-        return Log(self.state / "log")
+    def looks(self) -> int:
+        """How often a unit was looked at."""
+        return sum(line.startswith("show") for line in self._log)
+
+    @property
+    def _log(self) -> list[str]:
+        path = self.state / "log"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def forget(self) -> None:
+        """Begin the log anew."""
+        (self.state / "log").unlink(missing_ok=True)
 
     @property
     def door(self) -> list[str]:
@@ -228,30 +236,6 @@ class Spark:
             self.process.wait()
         for path in (self.state / "units").glob("*.json"):
             self.systemctl("stop", path.stem)
-
-
-class Log:
-    """What was done, in order."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def clear(self) -> None:
-        self._path.unlink(missing_ok=True)
-
-    def acts(self) -> list[str]:
-        """What changed something, without the looks."""
-        looks = ("show", "list-units", "daemon-reload", "reset-failed")
-        return [line.replace(".service", "") for line in self._lines if not line.startswith(looks)]
-
-    @property
-    def looks(self) -> int:
-        """How often a unit was looked at."""
-        return sum(line.startswith("show") for line in self._lines)
-
-    @property
-    def _lines(self) -> list[str]:
-        return self._path.read_text().splitlines() if self._path.exists() else []
 
 
 @pytest.fixture

@@ -2,12 +2,11 @@
 
 import json
 import signal
-import subprocess
 import time
-from pathlib import Path
 
 import pytest
 
+from sparkwright.plan.release.container import CONTAINER_OPTIONS
 from tests.clock import patience
 from tests.component.servers import until
 from tests.component.switch.conftest import (
@@ -22,8 +21,6 @@ from tests.component.switch.conftest import (
     is_old,
 )
 from tests.component.switch.systemctl import READY
-from tests.makers.release import release
-from tests.programs import script
 
 
 def test_the_first_release(spark: Spark) -> None:
@@ -33,6 +30,7 @@ def test_the_first_release(spark: Spark) -> None:
     passed = time.monotonic() - begun
     is_new(spark)
     assert spark.report["previous"] is None
+    assert " ".join(CONTAINER_OPTIONS) in (spark.state / "proof").read_text()
     assert READY <= spark.report["seconds"] <= round(passed, 1)
 
 
@@ -48,7 +46,7 @@ def test_side_by_side(served: Spark) -> None:
     assert served.end() == 0
     is_new(served)
     assert served.history == [OLD, NEW]
-    assert served.log.acts() == [
+    assert served.acts() == [
         f"start --no-block vllm@{NEW}",
         f"door offer {NEW}",
         f"door prefer {NEW}",
@@ -68,7 +66,7 @@ def test_one_after_the_other(served: Spark) -> None:
     assert served.end() == 0
     is_new(served)
     assert list(served.state.glob("*.failed")) == []
-    acts = [act for act in served.log.acts() if not act.startswith("door offer")]
+    acts = [act for act in served.acts() if not act.startswith("door offer")]
     assert acts == [
         "door hold",
         f"stop vllm@{OLD}",
@@ -105,11 +103,11 @@ def test_what_does_not_serve_is_taken_back(
     assert (served.report["gap"] == 0) is bool(orders)
     if not orders:
         # The memory is too small for both.
-        acts = served.log.acts()
+        acts = served.acts()
         assert acts.index(f"stop vllm@{NEW}") < acts.index(f"start --no-block vllm@{OLD}")
     if served.report["beside"] and how != "dies":
         # It was never behind the door.
-        assert f"door prefer {NEW}" not in served.log.acts()
+        assert f"door prefer {NEW}" not in served.acts()
     else:
         assert served.door == [OLD]
 
@@ -180,10 +178,10 @@ def test_killed(served: Spark, orders: dict[str, bool], phase: str) -> None:
 
 def test_the_word_after_an_orderly_end_changes_nothing(served: Spark) -> None:
     assert served.switch() == 0
-    served.log.clear()
+    served.forget()
     served.start(word="back")
     assert served.end() == 0
-    assert served.log.acts() == []
+    assert served.acts() == []
     is_new(served)
 
 
@@ -210,27 +208,18 @@ def test_what_is_not_there_is_found_before_anything_is_touched(
         """It ends with that, and the engines were only looked at."""
         assert served.switch(orders=orders, **changed) == 1
         assert reason in served.report["message"]
-        assert served.log.acts() == []
+        assert served.acts() == []
         is_old(served)
 
     refused("GB are free at", DISK=10**18)
     (served.state / "no-gpu").touch()
     refused("a container sees no GPU: could not select device driver")
     (served.state / "no-image").touch()
-    refused("Docker has no example")
+    refused("Docker has no example.org/vllm@")
     (served.root / "tiny/.sparkwright.json").unlink()
     refused("the weights are gone")
     (served.root / f"releases/{NEW}/unit.json").unlink()
     refused(f"releases/{NEW} is not whole")
-
-
-def test_the_gpu_is_asked_for_as_the_release_does(served: Spark) -> None:
-    served.release(NEW)
-    file = served.root / f"releases/{NEW}/unit.json"
-    options = ["--gpus", "device=1"]
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"gpu": options}))
-    assert served.switch() == 0
-    assert " ".join(options) in (served.state / "proof").read_text()
 
 
 def test_one_that_crashes_and_comes_back_on_trial_is_refused(served: Spark) -> None:
@@ -288,33 +277,39 @@ def test_a_release_that_boots_already_is_only_started(served: Spark) -> None:
     assert served.report["previous"] is None
 
 
-def test_what_was_started_by_hand_is_stopped(served: Spark) -> None:
+def test_what_was_started_and_enabled_by_hand_is_stopped(served: Spark) -> None:
+    """It would take the memory after a power cut."""
     served.release(OTHER)
+    (served.state / f"wants/vllm@{OTHER}.service").symlink_to("/etc/vllm@.service")
     served.systemctl("start", OTHER)
     until(lambda: served.active(OTHER))
     assert served.switch() == 0
     is_new(served)
 
 
-def test_of_three_that_boot_one_is_left(served: Spark) -> None:
-    """What somebody has enabled by hand would take the memory after a power cut."""
-    served.release(OTHER)
-    (served.state / f"wants/vllm@{OTHER}.service").symlink_to("/etc/vllm@.service")
-    assert served.switch() == 0
-    is_new(served)
+@pytest.fixture
+def worker(served: Spark) -> Spark:
+    for name in (OLD, NEW):
+        served.release(name, rank=1, pair=True)
+    return served
 
 
-def test_a_release_says_which_image_it_takes_before_it_takes_it(tmp_path: Path) -> None:
-    """A switch runs this part of it alone."""
-    before, engine, _ = release().files["run"].partition("\nexec ")
-    assert engine
-    for said, status, output in (("echo sha256:1234", 0, "sha256:1234\n"), ("exit 1", 1, "")):
-        docker = tmp_path / "docker"
-        script(docker, f"#!/bin/sh\n{said}\n")
-        done = subprocess.run(
-            ["sh", "-c", f'{before}\nprintf "%s\\n" "$image"'],
-            env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
-            capture_output=True,
-            text=True,
-        )
-        assert (done.returncode, done.stdout) == (status, output)
+def test_a_worker_waits_for_its_head_to_stop(worker: Spark) -> None:
+    worker.start(orders={"door": False, "drain": LONG})
+    worker.wait_phase("waiting")
+    worker.look_on()
+    assert worker.running == [OLD]
+    # The life ends by the head's.
+    worker.behaves(OLD, "died")
+    assert worker.end() == 0
+    assert worker.running == worker.boots == [NEW]
+    assert not (worker.state / f"{OLD}.failed").exists()
+    assert not (worker.root / "door").exists()
+
+
+def test_a_head_that_does_not_stop_leaves_its_worker_as_it_is(worker: Spark) -> None:
+    life = worker.systemctl("show", OLD)
+    assert worker.switch(orders={"door": False}) == 1
+    assert f"the head has not stopped {OLD}" in worker.report["message"]
+    assert worker.systemctl("show", OLD) == life
+    assert worker.report["restored"] is True

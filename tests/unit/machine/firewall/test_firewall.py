@@ -84,6 +84,12 @@ def test_ssh_comes_before_everything_else():
     assert "ENABLED=yes" in changes[4]
 
 
+def test_what_a_run_has_turned_on_keeps_ssh_open_whatever_the_mode_is():
+    assert run("auto")[1] == []
+    _, changes = run("auto", turned_on=True, ssh=[22])
+    assert changes == ["ufw allow 22/tcp comment 'sparkwright ssh'"]
+
+
 def test_what_a_spark_says_of_ssh_and_of_published_ports(monkeypatch):
     """A session by a forwarded port, a socket unit, and containers that others reach."""
     ufw = [

@@ -9,7 +9,7 @@ from pyinfra.api import operation
 from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.machine.host.operations import packages
-from sparkwright.machine.host.operations.packages import failure, holder, install, parse_attempt
+from sparkwright.machine.host.operations.packages import failure, install, parse_attempt
 from tests.unit.driven import fake_host
 
 
@@ -17,21 +17,6 @@ from tests.unit.driven import fake_host
 def installed(**arguments: Any) -> Generator[PyinfraCommand]:
     """Have a package."""
     yield install("earlyoom", **arguments)
-
-
-@pytest.mark.parametrize(
-    ("lines", "held"),
-    [
-        (
-            ["/var/lib/dpkg/lock", "812", "unattended-upgr", "unattended-upgrades.service"],
-            "/var/lib/dpkg/lock is held by unattended-upgr (pid 812, unattended-upgrades.service)",
-        ),
-        (["/var/lib/apt/lists/lock", "7", "apt"], "/var/lib/apt/lists/lock is held by apt (pid 7)"),
-        (["dpkg's lock", "", "another program"], "dpkg's lock is held by another program"),
-    ],
-)
-def test_who_holds_a_lock(lines: list[str], held: str) -> None:
-    assert holder(parse_attempt(["@@held", *lines])["held"]) == held
 
 
 def test_an_answer_without_an_end_is_none() -> None:
@@ -42,7 +27,6 @@ def test_an_answer_without_an_end_is_none() -> None:
 @pytest.mark.parametrize(
     ("said", "remedy"),
     [
-        ("E: Conflicting values set for option Signed-By regarding source x", "disagree"),
         ("E: The list of sources could not be read.", "disagree"),
         ("E: dpkg was interrupted, you must manually run", "`sudo dpkg --configure -a`"),
         ("dpkg: error processing package nvidia-dkms (--configure):", "`sudo dpkg --configure"),

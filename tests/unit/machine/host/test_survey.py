@@ -47,14 +47,6 @@ def test_a_docker_that_does_not_answer_is_absent(monkeypatch: pytest.MonkeyPatch
     assert (found.docker, found.docker_driver, found.image) == (None, None, None)
 
 
-def test_what_serves_is_of_the_seat(tmp_path: Path, answers: dict[str, Any]) -> None:
-    for place, release in (("", "a-1"), ("seats/code", "b-2")):
-        (tmp_path / place / "releases" / release).mkdir(parents=True)
-        (tmp_path / place / "current").symlink_to(f"releases/{release}")
-    for place, release in (("", "a-1"), (str(tmp_path / "seats/code"), "b-2")):
-        assert survey(tmp_path, place=place).serves == release
-
-
 def test_a_file_in_two_folders_counts_once(tmp_path: Path, answers: dict[str, Any]) -> None:
     root, elsewhere = tmp_path / "root", tmp_path / "hub"
     (root / "model@1").mkdir(parents=True)
@@ -118,3 +110,26 @@ def test_the_disk_is_that_on_which_images_lie(
         wanted = wanted.parent
     found = survey()
     assert (found.root_device, found.docker_device) == ("/", str(wanted))
+
+
+# As /proc/meminfo of a Spark with 7.0.0-1019-nvidia shows it: CmaFree, and a CmaTotal of 0.
+@pytest.mark.parametrize(
+    ("total", "free", "kib"), [(32768, 9783296, 9750528), (0, 0, 0), (65536, 61440, 0)]
+)
+def test_it_is_what_is_free_beyond_all_areas(
+    monkeypatch: pytest.MonkeyPatch, total: int, free: int, kib: int
+):
+    known = {"CmaTotal": total << 10, "CmaFree": free << 10}
+    monkeypatch.setattr(machine, "meminfo", lambda: known)
+    assert machine.kernel()["handover"] == kib << 10
+    known.clear()
+    assert machine.kernel()["handover"] == 0
+
+
+@pytest.mark.parametrize(("line", "pools"), [("", False), ("0", False), ("529", True)])
+def test_the_pools_of_a_driver_that_has_some(
+    monkeypatch: pytest.MonkeyPatch, line: str, pools: bool
+):
+    said = f"Other: 1\nEnableSystemMemoryPools: {line}\n" if line else None
+    monkeypatch.setattr(machine, "text", lambda _: said)
+    assert machine.kernel()["pools"] is pools

@@ -1,22 +1,25 @@
-"""What the preflight says of a Spark, and the plan of what serves on it."""
+"""What the preflight says of a Spark, of two that serve one model, and of what serves."""
 
 import time
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.machine.host.survey import Listener, Survey
 from sparkwright.machine.preflight import deploy
 from sparkwright.machine.preflight.deploy import preflight
-from sparkwright.machine.preflight.preflight import findings
+from sparkwright.machine.preflight.preflight import differences, findings
 from sparkwright.machine.preflight.requirements import Intent, summary
 from sparkwright.plan.memory.known_checkpoints import nominal_load
 from sparkwright.plan.memory.plan import plan_memory
+from tests.makers.doctor import HEALTHY
 from tests.makers.models import changed
 from tests.makers.preflight import FIT, IMAGE, LAPTOP, MACHINES, NOW, SPARK, WANTED, survey
-from tests.unit.driven import fake_host
+from tests.unit.driven import Driven, fake_host
 
 
 def test_a_spark_from_the_factory_is_fit():
@@ -42,11 +45,6 @@ def test_a_spark_from_the_factory_is_fit():
             "port 8000 is taken by python3",
             True,
         ),
-        (
-            {"listeners": (Listener(False, 18001, 7, "nc"),)},
-            "port 18001 is taken by nc (pid 7)",
-            True,
-        ),
     ],
 )
 def test_each_finding(change, found, error):
@@ -59,11 +57,6 @@ def test_each_finding(change, found, error):
 def test_an_engine_of_ours_may_hold_the_port():
     ours = changed(FIT, listeners=(Listener(True, 8000, 7, "haproxy"),))
     assert findings(ours, WANTED, NOW) == []
-
-
-def test_errors_come_first():
-    survey = changed(FIT, os="debian 13", docker=None)
-    assert [finding.error for finding in findings(survey, WANTED, NOW)] == [True, False]
 
 
 class TestClasses:
@@ -88,38 +81,6 @@ class TestClasses:
         assert "23.9 GiB of memory of the GPU's own, rtx-5090 has at least 31" in finding.found
         assert "No hardware class matches it" in finding.remedy
 
-    def test_the_driver_is_renewed_as_the_machine_wants_it(self):
-        old = {"driver": "570.86.15"}
-        (spark,) = findings(changed(FIT, **old), WANTED, NOW)
-        wanted = changed(WANTED, hardware=HARDWARE["rtx-5090"])
-        (card,) = findings(changed(MACHINES["5090"][1], **old), wanted, NOW)
-        assert "DGX OS" in spark.remedy
-        assert "DGX OS" not in card.remedy
-
-
-@pytest.mark.parametrize(
-    ("said", "found", "remedy"),
-    [
-        (
-            "Failed to initialize NVML: Driver/library version mismatch",
-            "The NVIDIA driver was updated",
-            "Reboot",
-        ),
-        (
-            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.",
-            "The NVIDIA driver is not loaded",
-            "modprobe nvidia",
-        ),
-        ("Oh no", "nvidia-smi shows no GPU: Oh no", "Update DGX OS"),
-    ],
-)
-def test_what_nvidia_smi_says_decides_on_the_remedy(said: str, found: str, remedy: str):
-    (finding,) = findings(survey(gpu=None, driver=None, gpu_said=said), WANTED, NOW)
-    assert found in finding.found
-    assert remedy in finding.remedy
-    # An update is no remedy for an update.
-    assert ("Update DGX OS" in finding.remedy) is (said == "Oh no")
-
 
 class TestDisk:
     def test_weights_and_image_share_a_file_system(self):
@@ -128,10 +89,6 @@ class TestDisk:
         assert findings(enough, WANTED, NOW) == []
         short = changed(FIT, root_free=72 * GIB, docker_free=72 * GIB)
         assert "72.0 GiB free on /dev/nvme0n1p2" in findings(short, WANTED, NOW)[0].found
-
-    def test_each_of_two_file_systems_holds_its_own(self):
-        survey = changed(FIT, root_free=43 * GIB, docker_device="/dev/sdb", docker_free=52 * GIB)
-        assert findings(survey, WANTED, NOW) == []
 
     def test_what_is_there_is_not_needed_again(self):
         survey = changed(FIT, weights=22 * GIB, image=IMAGE, root_free=GIB, docker_free=GIB)
@@ -238,3 +195,107 @@ def test_what_serves_and_whether_the_switch_has_a_gap(
     pair = plan_memory(nominal_load(RECIPE.for_sparks(2), 2), HARDWARE["gb10"])
     text = "\n".join(summary(intent, survey, WANTED, pair))
     assert ("until this one does" in text) is False
+
+
+KERNEL = SPARK["kernel"]
+
+
+# As of MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259: enough to break a pair.
+@pytest.mark.parametrize(("kib", "hurts"), [(940604, True), (512 * 1024 - 1, False)])
+def test_a_small_reserve_counts_for_the_doctor_as_here(kib: int, hurts: bool):
+    told = survey(kernel=KERNEL | {"handover": kib << 10})
+    found = findings(told, changed(WANTED, pair=True), NOW)
+    seen = diagnose(changed(HEALTHY, kernel=changed(HEALTHY.kernel, handover=kib * 1024)))
+    assert (len(found), [each.name for each in seen]) == (hurts, ["kernel-kho"] * hurts)
+
+
+def test_it_is_nothing_to_a_card():
+    _, card = MACHINES["5090"]
+    keeps = changed(card.kernel, handover=9 * GIB, pools=True)
+    wanted = changed(WANTED, hardware=HARDWARE["rtx-5090"])
+    assert findings(changed(card, kernel=keeps), wanted, NOW) == []
+
+
+def test_pools_of_the_driver_are_named():
+    told = survey(driver="610.57", kernel=KERNEL | {"pools": True})
+    (finding,) = findings(told, WANTED, NOW)
+    assert not finding.error
+    assert "driver 610.57 keeps memory that was freed" in finding.found
+    assert "NVreg_EnableSystemMemoryPools=0" in finding.remedy
+
+
+OTHER_IMAGE = "sha256:" + "2" * 64
+
+
+def _kernel(release: str, handover: int = 0) -> dict[str, Any]:
+    return {"kernel": changed(FIT.kernel, release=release, handover=handover)}
+
+
+def test_two_of_a_kind_do_not_differ():
+    other = changed(FIT, memory=FIT.memory - GIB, clock=NOW + 5, root_free=GIB, image=IMAGE)
+    assert differences("a", FIT, "b", other) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "found", "remedy", "error"),
+    [
+        (
+            {"driver": "580.95.05"},
+            "NVIDIA driver 580.126.09 on a, 580.95.05 on b",
+            "Update DGX OS on b",
+            True,
+        ),
+        ({"driver": "590.1"}, "NVIDIA driver 580.126.09 on a, 590.1 on b", "DGX OS on a", True),
+        ({"memory": 64 * GIB}, "121.7 GiB of memory on a, 64.0 GiB on b", "of one size", True),
+        ({"docker": "29.0.0"}, "Docker 28.5.1 on a, 29.0.0 on b", "Update DGX OS on a", True),
+        ({"docker": "28.3.3"}, "Docker 28.5.1 on a, 28.3.3 on b", "Update DGX OS on b", False),
+        (_kernel("6.14.0-1013-nvidia"), "6.14.0-1013-nvidia on b", "DGX OS on a", False),
+        (_kernel("7.0.0-1019-nvidia", 10 * GIB), "7.0.0-1019-nvidia on b", "Boot one", False),
+        ({"docker_driver": "overlayfs"}, "overlay2 on a, by overlayfs on b", "daemon.json", True),
+        ({"clock": NOW + 40}, "the clock of b is 40 s ahead of that of a", "set-ntp", False),
+        ({"clock": NOW - 40}, "the clock of a is 40 s ahead of that of b", "set-ntp", False),
+        ({"image": OTHER_IMAGE}, f"{IMAGE} on a, {OTHER_IMAGE} on b", OTHER_IMAGE, True),
+    ],
+)
+def test_each_difference(change, found, remedy, error):
+    spark = changed(FIT, image=IMAGE)
+    (finding,) = differences("a", spark, "b", changed(spark, **change))
+    assert finding.error is error
+    assert found in finding.found
+    assert remedy in finding.remedy
+
+
+@pytest.mark.parametrize("change", [{"driver": None}, {"docker": None, "docker_driver": None}])
+def test_what_one_lacks_is_said_of_that_one_alone(change):
+    assert differences("a", FIT, "b", changed(FIT, **change)) == []
+    assert differences("a", changed(FIT, **change), "b", FIT) == []
+
+
+def test_errors_come_first():
+    other = changed(FIT, **_kernel("6.8"), driver="570.1")
+    assert [finding.error for finding in differences("a", FIT, "b", other)] == [True, False]
+
+
+def _spark(name: str, driver: str = "580.126.09") -> Driven:
+    return fake_host(
+        state={"machine": SPARK | {"driver": driver, "clock": int(time.time())}}, spark=name
+    )
+
+
+@pytest.mark.parametrize(("driver", "fit"), [("580.126.09", True), ("580.95.05", False)])
+def test_the_head_names_both_sparks(driver: str, fit: bool):
+    head = _spark("spark-a")
+    arguments = {"wanted": [changed(WANTED, pair=True)]}
+    with _spark("spark-b", driver).current() as worker:
+        assert head.predicts_change(preflight, **arguments, worker=worker) is not fit
+        result = head.run(preflight, **arguments, worker=worker)
+    assert result.did_succeed() is fit
+    said = "NVIDIA driver 580.126.09 on spark-a, 580.95.05 on spark-b. Update DGX OS on spark-b"
+    assert (said in "".join(head.scripts())) is not fit
+
+
+def test_the_worker_speaks_for_itself_alone():
+    arguments = {"wanted": [changed(WANTED, pair=True)]}
+    worker = _spark("spark-b", "580.95.05")
+    assert worker.run(preflight, **arguments).did_succeed()
+    assert (worker.asked[0], worker.commands) == (["machine"], [])

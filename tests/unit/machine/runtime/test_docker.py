@@ -18,7 +18,6 @@ from sparkwright.machine.runtime.deploy import docker
 from sparkwright.machine.runtime.runtime import (
     ContainerRuntime,
     GpuProof,
-    has_nvidia_runtime,
     merged,
     new_record,
     proxies,
@@ -74,11 +73,9 @@ BARE: dict[str, Any] = {"runtimes": ("runc",), "containers": ("open-webui", "syn
         (spark(merged("{}", OPTIONS), changed=200), {}, [REGISTER, RESTART], ""),
         (spark(active="inactive", runtimes=()), {}, [START], ""),
         # A runtime comes by a reload, which ends nobody.
-        (spark("", **BARE), {}, [REGISTER, RELOAD], "would end open-webui, sync"),
         (spark("", **BARE), {}, [REGISTER, RELOAD], "--data docker=restart"),
         (spark("", **BARE), {"docker": "restart"}, [REGISTER, RESTART], ""),
         (spark(toolkit=None, **BARE), {}, [RELOAD], ""),
-        (spark(containers=("vllm-a",)), {"proxy": PROXY}, [], "the proxy"),
         (spark(containers=("vllm-a",)), {"proxy": PROXY}, [], "would end vllm-a"),
         (spark(BEHIND, proxies=(RECORD,)), {"proxy": PROXY}, [], ""),
         (spark(BEHIND, proxies=(RECORD,)), {}, [RESTART], ""),
@@ -98,12 +95,6 @@ def test_docker_takes_up_its_settings_and_ends_nobody(
     assert ("would end" in caplog.text) is bool(said)
     if not commands and not said:
         assert not any(">>" in script for script in host.scripts())
-
-
-def test_a_toolkit_that_is_missing_is_installed() -> None:
-    host = spark(toolkit=None)
-    done(host)
-    assert "package=nvidia-container-toolkit" in "".join(host.scripts())
 
 
 def test_a_proxy_is_recorded_as_ours_before_it_is_set() -> None:
@@ -151,25 +142,6 @@ def test_a_docker_that_does_not_run_has_no_containers(
     assert (found.runtimes, found.containers, found.proxies) == ((), (), ())
 
 
-def test_what_a_docker_that_answers_has_and_what_runs_have_set(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]
-) -> None:
-    answers |= {
-        "/info": {"Runtimes": {"nvidia": {}, "runc": {}}, "ServerVersion": "28.5.1"},
-        "/containers/json": [{"Names": ["/x"]}, {"Names": ["/y", "/z/y"]}],
-    }
-    (tmp_path / "state").mkdir()
-    (tmp_path / "state/docker-proxies").write_text("a\nb\n")
-    (tmp_path / "state/gpu").write_text("580\n28\n")
-    found = read(tmp_path)
-    assert (found.runtimes, found.containers) == (("nvidia", "runc"), ("x", "y"))
-    assert (found.proxies, found.repository) == (("a", "b"), False)
-    sources = tmp_path / "nvidia.list"
-    sources.write_text("deb http://x/deb /")
-    monkeypatch.setattr(machine, "_sources", lambda: ["/nowhere", str(sources)])
-    assert read(tmp_path).repository
-
-
 def test_a_proof_holds_as_long_as_nothing_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]
 ) -> None:
@@ -198,11 +170,6 @@ def test_what_is_there_stays():
     }
 
 
-def test_the_second_time_nothing_changes():
-    text = merged("", OPTIONS)
-    assert merged(text, OPTIONS) == text
-
-
 def test_a_log_driver_without_files_is_left_alone():
     text = '{"log-driver": "journald"}'
     assert merged(text, OPTIONS) == text
@@ -212,11 +179,6 @@ def test_a_log_driver_without_files_is_left_alone():
 def test_what_docker_could_not_read_is_refused(text):
     with pytest.raises(ValueError, match=r"(?i)expect"):
         merged(text, OPTIONS)
-
-
-def test_the_runtime_is_found():
-    assert has_nvidia_runtime('{"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}')
-    assert not has_nvidia_runtime("")
 
 
 OURS = {"log-opts": OPTIONS, "runtimes": {"nvidia": None}}
@@ -266,14 +228,7 @@ def test_the_proxy_comes_changes_and_goes():
 def test_proxies_of_the_owner_stay():
     own = json.dumps({"log-opts": OPTIONS, "proxies": OTHERS})
     line = recorded(PROXIES)
-    for wanted in (PROXIES, {}):
-        assert merged(own, OPTIONS, wanted, [line]) == own
+    for wanted, lines in ((PROXIES, [line]), ({}, [line]), (OTHERS, ()), ({}, ())):
+        assert merged(own, OPTIONS, wanted, lines) == own
     assert new_record(own, own, ()) is None
     assert without_ours(own, "", {"proxies": PROXIES}) is None
-
-
-def test_proxies_that_are_as_they_should_be_are_no_record_of_ours():
-    own = json.dumps({"log-opts": OPTIONS, "proxies": PROXIES})
-    assert merged(own, OPTIONS, PROXIES) == own
-    assert new_record(own, own, ()) is None
-    assert merged(own, OPTIONS) == own

@@ -1,11 +1,13 @@
 """The fabric's firewall, loaded in a network namespace of its own."""
 
 import os
+import shlex
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.makers.shell import shell
 
 GUARD = Path(__file__).parents[4] / "files/host/network/fabric/fabric-guard"
 ARGUMENTS = (
@@ -22,12 +24,8 @@ pytestmark = pytest.mark.skipif(
 def chains(script):
     """Run a shell script where `$guard start` and `$guard stop` do; return the rules left."""
     setting = f'guard() {{ sh {GUARD} "$1" {ARGUMENTS}; }}\n'
-    done = subprocess.run(
-        ["unshare", "--net", "sh", "-ec", f"{setting}{script}\niptables -S; ip6tables -S"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    rules = f"{setting}{script}\niptables -S; ip6tables -S"
+    done = shell(f"unshare --net sh -ec {shlex.quote(rules)}")
     assert done.stderr == ""
     return done.stdout.splitlines()
 
@@ -62,14 +60,15 @@ def test_it_leaves_nothing_behind():
 
 
 def test_rules_that_cannot_be_leave_the_old_ones():
-    rules = chains(
-        "guard start; sh " + str(GUARD) + " start x a b c d e f g h 1 2 none 2>/dev/null || true"
-    )
+    rules = chains(f"guard start; sh {GUARD} start x a b c d e f g h 1 2 none 2>/dev/null || true")
     assert len([rule for rule in rules if rule.startswith("-A SPARKWRIGHT ")]) == 8
 
 
-# Two ends of a cable, a stranger on it, and who answers whom.
-CABLE = """
+def test_who_takes_the_peers_address_has_not_its_card(tmp_path):
+    """Two ends of a cable, and a stranger on it: who is answered?"""
+    script = tmp_path / "cable.sh"
+    arguments = ARGUMENTS.replace("02:00:00:00:00:0a", "02:00:00:00:00:02")
+    script.write_text(f"""set -e
 mount -t tmpfs none /run; mkdir /run/netns
 for spark in a b stranger; do ip netns add $spark; done
 ip link add switch type bridge; ip link set switch up
@@ -82,14 +81,6 @@ done
 ip -n a addr add 192.168.100.11/24 dev enp1s0f0np0
 ip -n b addr add 192.168.100.12/24 dev enp1s0f0np0
 for spark in a b; do ip -n $spark link set enp1s0f0np0 up; done
-"""
-
-
-def test_who_takes_the_peers_address_has_not_its_card(tmp_path):
-    script = tmp_path / "cable.sh"
-    arguments = ARGUMENTS.replace("02:00:00:00:00:0a", "02:00:00:00:00:02")
-    script.write_text(f"""set -e
-{CABLE}
 ip netns exec a sh {GUARD} start {arguments}
 asks() {{ ip netns exec $1 timeout 20 ping -c 1 -W ${{2:-15}} 192.168.100.11 >/dev/null 2>&1; }}
 asks b && echo peer
@@ -101,6 +92,5 @@ ip netns exec a sh {GUARD} stop {arguments}
 ip -n a neigh flush all
 asks stranger && echo unguarded
 """)
-    command = ["unshare", "--net", "--mount", "sh", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = shell(f"unshare --net --mount sh {script}", check=False)
     assert (done.stdout.split(), done.stderr) == (["peer", "unguarded"], "")

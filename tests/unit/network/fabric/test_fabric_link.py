@@ -9,14 +9,13 @@ from host.state import network, readers
 from sparkwright.declared.fleet.fabric_plan import FabricPlan
 from sparkwright.network.fabric.link_check import (
     bandwidth_findings,
-    gid_index,
     is_measured,
     link_findings,
     probes,
     record,
     server_script,
 )
-from sparkwright.network.fabric.state import Rdma, Reach
+from sparkwright.network.fabric.state import Reach
 from tests.makers.fabric import PLAN, PORT_0, SUBNETS, A, B, spark
 from tests.makers.models import changed
 from tests.makers.shell import program, shell
@@ -84,12 +83,6 @@ def test_each_fault_of_the_link_has_its_words(own, message):
     own = linked(**{"192.168.100.12": own}) if isinstance(own, Reach) else own
     (told,) = found(own)
     assert message in told
-
-
-def test_the_gid_index_is_found_by_address_and_type():
-    rdma = Rdma("rocep1s0f0", "1", "ACTIVE", "Ethernet", GIDS)
-    assert gid_index(rdma, "192.168.100.11") == 5
-    assert gid_index(rdma, "192.168.100.12") is None
 
 
 def test_the_client_waits_for_the_server(tmp_path, monkeypatch):
@@ -180,12 +173,6 @@ def test_cables_of_several_pairs_that_are_crossed(wires, half):
             f"error: the cable of {name} leads to {ends[name]}, expected {peers[name]}. Pull its "
             f"other end out of {ends[name]}, and put it into the same port of {peers[name]}"
         ]
-
-
-def test_one_pair_of_three_is_not_crossed():
-    assert not any(_told(("ab", "cd", "ef")).values())
-    told = _told(("ab", "cf", "de"))
-    assert [name for name, said in told.items() if said] == ["c", "d", "e", "f"]
 
 
 def test_cables_between_sparks_of_the_same_number():
