@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sparkwright.door.keys import api_keys
 from tests.campaign.acts import Stage
-from tests.driver.places import places
+from tests.driver.listing import places
 from tests.driver.product import TOKEN, pyinfra
 from tests.driver.sparks import current
 from tests.lab.spark import Handle

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -70,17 +69,6 @@ def test_the_commands_status_and_output(name):
     assert done(name, "sh", "-c", "kill -9 $$").returncode == 137
 
 
-def test_a_name_in_use_is_refused(name):
-    process = begun(name, "echo ready; sleep 1000")
-    try:
-        answer = done(name, "true")
-        assert answer.returncode == 1
-        assert f"the shard {name} is in use" in answer.stderr
-    finally:
-        process.terminate()
-        process.wait(patience(60))
-
-
 def test_killed_it_leaves_nothing_that_runs(name):
     # Its children are in sessions of their own, as a lab's supervisors are.
     process = begun(name, f"setsid {SLEEP} & echo ready; wait")
@@ -89,16 +77,3 @@ def test_killed_it_leaves_nothing_that_runs(name):
     process.wait()
     wait_for(lambda: not traces(name), 30, "the shard's processes to end")
     assert done(name, "true").returncode == 0
-
-
-def test_a_terminated_command_may_tidy_up(name):
-    tidied = PROJECT / "test-results" / name
-    script = f"trap 'touch {tidied}; exit 5' TERM; echo ready; while :; do sleep 0.1; done"
-    process = begun(name, script)
-    process.send_signal(signal.SIGTERM)
-    try:
-        assert process.wait(patience(60)) == 5
-        assert tidied.exists()
-    finally:
-        tidied.unlink(missing_ok=True)
-    assert traces(name) == []

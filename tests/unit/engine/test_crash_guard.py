@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from host.common import seat
 from host.engine.crash_guard import CrashGuard
 
 
@@ -81,3 +82,15 @@ def test_a_damaged_record_is_an_empty_one(tmp_path: Path) -> None:
     (tmp_path / "state/hard-downs").write_text("{")
     assert not crash(tmp_path, "boot 2", 0)
     assert json.loads((tmp_path / "state/hard-downs").read_text()) == [0]
+
+
+def test_one_power_cut_is_one_for_each_engine(tmp_path: Path) -> None:
+    """Both count it at the same boot, each by itself; two supervisors of one record count twice."""
+    roots = (tmp_path, tmp_path / "seats/embed")
+    for boot, time in (("boot 1", 0.0), ("boot 2", 100.0)):
+        guards = [CrashGuard(root, f"{seat.seat_of(root)}-1", boot) for root in roots]
+        assert [guard.too_many_hard_downs(time) for guard in guards] == [False, False]
+        for guard in guards:
+            guard.mark()
+    guards = [CrashGuard(root, "x-1", "boot 3") for root in roots]
+    assert [guard.too_many_hard_downs(200.0) for guard in guards] == [True, True]

@@ -1,11 +1,13 @@
 """The environment of a rank, from trees as the kernel shows them."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from host.engine import peer_link
-from host.engine.fabric_env import fabric_environment, netdevs
+from host.engine.fabric_env import fabric_environment
+from host.engine.peer_link import Pair
 from sparkwright.common.ports import LINK_PORT
 from sparkwright.plan.release.command import FABRIC_ENVIRONMENT
 
@@ -97,16 +99,19 @@ def test_without_rdma(sysfs: Path) -> None:
     assert peer_link.PORT == LINK_PORT
 
 
-def test_interfaces_by_address() -> None:
-    links = [
-        {"ifname": "lo", "addr_info": [{"family": "inet", "local": "127.0.0.1"}]},
-        {
-            "ifname": "enP2p1s0f0np0",
-            "addr_info": [{"local": "192.168.101.11"}, {"local": "fe80::1"}],
-        },
-        {"ifname": "enp1s0f0np0", "addr_info": [{"local": "192.168.100.11"}]},
-        {"ifname": "enp1s0f1np1"},
-        {"ifname": "veth", "addr_info": [{}]},
-    ]
-    assert list(netdevs(links, list(FOUND)).items()) == list(FOUND.items())
-    assert netdevs(links[:2], list(FOUND)) == {"192.168.101.11": "enP2p1s0f0np0"}
+RIGHT = {"release": "tiny-1", "spark": "spark-b", "rank": 1}
+
+
+def of_rank(rank: int) -> Pair:
+    return Pair(Path("/r"), "tiny-1", rank, ("spark-a", "spark-b"), ("10.0.0.1", "10.0.0.2"))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"rank": 0}, "found spark-b with rank 0, expected spark-b with rank 1: run"),
+        ({"release": None}, "spark-b runs release None, this Spark tiny-1: run"),
+    ],
+)
+def test_no_other_one(change: dict[str, Any], said: str) -> None:
+    assert (of_rank(0).objection(RIGHT | change) or "").startswith(said)

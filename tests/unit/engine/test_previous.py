@@ -1,10 +1,15 @@
 """What is decided of the release that serves."""
 
+import json
+import shutil
+from collections import namedtuple
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from host.engine.switch.state import find_previous, fits_beside, has_head
+from host.engine.switch.check import DISK, Refusal, check
+from host.engine.switch.state import find_previous, fits_beside
 
 ALONE: dict[str, Any] = {"fabric": [], "rank": 0}
 PAIR: dict[str, Any] = ALONE | {"fabric": [["a", "b"], ["c", "d"]]}
@@ -47,21 +52,31 @@ def test_one_that_a_killed_switch_has_stopped_is_to_run(
     assert find_previous("new", ["a"], [], "a", last, "boot-2") == ("a", found)
 
 
-@pytest.mark.parametrize(
-    ("unit", "theirs", "fits"),
-    [
-        (ALONE, ALONE, True),
-        (PAIR, ALONE, False),
-        (ALONE, PAIR, False),
-        # Nothing is known of it.
-        (ALONE, {}, False),
-    ],
-)
-def test_side_by_side(unit: dict[str, Any], theirs: dict[str, Any], fits: bool) -> None:
-    assert fits_beside(unit, theirs) is fits
+def test_side_by_side() -> None:
+    assert fits_beside(ALONE, ALONE)
+    # Of the last one nothing is known.
+    for unit, theirs in ((PAIR, ALONE), (ALONE, PAIR), (ALONE, {})):
+        assert not fits_beside(unit, theirs)
 
 
-def test_only_a_worker_of_a_pair_has_a_head() -> None:
-    assert has_head(PAIR | {"rank": 1})
-    assert not has_head(PAIR)
-    assert not has_head({})
+Usage = namedtuple("Usage", "total used free")
+
+
+@pytest.mark.parametrize("full", ["root", "docker"])
+def test_every_disk_that_an_engine_writes_to_has_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: str
+) -> None:
+    docker, root = tmp_path / "docker", tmp_path / "root"
+    release = root / "releases/tiny-1"
+    release.mkdir(parents=True)
+    docker.mkdir()
+    (release / "unit.json").write_text("{}")
+    (release / "release.json").write_text(json.dumps({"port": 1, "checkpoints": {}}))
+    (release / "bin").mkdir()
+    (release / "bin/engine").touch()
+    monkeypatch.setattr("host.engine.switch.check.DOCKER", docker)
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda path: Usage(0, 0, DISK - (path == tmp_path / full))
+    )
+    with pytest.raises(Refusal, match=f"1.0 GB are free at {tmp_path / full}; expected 1"):
+        check(root, "tiny-1")

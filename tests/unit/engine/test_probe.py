@@ -1,20 +1,55 @@
 """When an engine that gives no token is busy, and when it hangs."""
 
 import asyncio
-from collections.abc import Callable
+import selectors
+from collections.abc import Callable, Coroutine
 from itertools import accumulate, cycle, pairwise
 from math import inf
+from typing import Any, TypeVar
 
 import pytest
 
 from host.common import probe
 from sparkwright.declared.recipe.loader import load_recipe
-from tests.unit.engine.virtual_time import now, run
 
+T = TypeVar("T")
 TOKEN = "token"
 # The moments at which something begins: a probe of an idle engine comes every 10.1 s, two looks are
 # 6 s apart.
 MOMENTS = [100 + each / 2 for each in range(34)]
+
+
+class _Jump(selectors.SelectSelector):
+    """Instead of waiting, moves a clock to the next timer: an hour takes milliseconds."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        found = super().select(0)
+        if not found:
+            assert timeout is not None, "nothing would ever happen again"
+            self.now += max(timeout, 0)
+        return found
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self._clock = _Jump()
+        super().__init__(self._clock)
+
+    def time(self) -> float:
+        return self._clock.now
+
+
+def now() -> float:
+    """Return the seconds since `run` began."""
+    return asyncio.get_running_loop().time()
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end, by such a clock."""
+    with asyncio.Runner(loop_factory=_Loop) as runner:
+        return runner.run(work)
 
 
 class Looks:

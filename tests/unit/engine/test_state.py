@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from host.state import engine_api, engines, machine
+from host.state import engines, machine
 from host.state import readers as host_readers
 from sparkwright.declared.recipe.questions import example, shortest
+from sparkwright.engine.phases import phase
 from sparkwright.engine.state import EngineState, ask_release, problem
 from sparkwright.engine.switch import MemoryState, SwitchState
 from sparkwright.upkeep.rollback.history import History
@@ -166,11 +167,6 @@ def test_a_switch_is_read(root: Path) -> None:
     assert not (root / "x").exists()
 
 
-def test_why_an_engine_does_not_answer_is_told(tmp_path: Path) -> None:
-    said = engine_api.ask(str(tmp_path), "tiny-1", "/v1/models")
-    assert said == "no answer: No such file or directory"
-
-
 STATE = state_of(SETTLED)
 MODEL = NEW.recipe.served_names[0]
 
@@ -214,3 +210,26 @@ def test_what_an_engine_answers_is_judged(answers: Any, path: str, good: str) ->
 def test_only_a_head_is_asked_for_an_answer() -> None:
     assert ask_release(NEW).arguments["path"] == "/v1/chat/completions"
     assert "path" not in ask_release(pair(1)).arguments
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("INFO 11-20 Starting to load model /models/tiny...", "loading weights"),
+        ("Loading safetensors checkpoint shards:  44% Completed | 4/9", "loading weights 44%"),
+        ("Loading safetensors using Fastsafetensor loader:  24% Com", "loading weights 24%"),
+        ("INFO 11-21 [gpu_model_runner.py:5274] Loading drafter model...", "loading the drafter"),
+        ("[Autotuner]: Autotuning process starts ...", "trying FlashInfer's kernels"),
+        ("INFO Model loading took 22.5 GiB and 98.1 s", "weights loaded: 22.5 GiB and 98.1 s"),
+        ("GPU KV cache size: 1,234,567 tokens", "sizing the KV cache: 1,234,567 tokens"),
+        ("Capturing CUDA graphs (decode, FULL):  63%|###", "capturing CUDA graphs 63%"),
+        ("INFO:     Application startup complete.", "ready"),
+        ("waiting for spark-b at 192.0.2.2: late", "waiting for spark-b at 192.0.2.2: late"),
+        ("something else", None),
+    ],
+)
+def test_phases(line, text):
+    assert phase([line]) == text
+    # The latest counts.
+    before = ["Starting to load model x", "noise"]
+    assert phase([*before, line]) == (text or "loading weights")

@@ -1,22 +1,28 @@
 """What a run does about what serves, and what it says."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from sparkwright.engine.operations import serve as engine
+from sparkwright.engine.operations.power import vacated
 from sparkwright.engine.operations.serve import idle, serving
 from sparkwright.engine.switch import Outcome
 from tests.makers.engine import (
     FORMER,
     LOG,
     NEW,
+    REPORT,
     SETTINGS,
     SETTLED,
     changes,
     engines,
     spark,
+    unit,
 )
-from tests.unit.driven import Driven
+from tests.makers.release import pair
+from tests.unit.driven import Driven, fake_host, placed
 
 
 def serve(driven: Driven) -> Any:
@@ -119,3 +125,83 @@ def test_the_other_of_a_pair_hears_of_a_switch_that_does_not_begin() -> None:
     driven.data["fake_responses"] |= refused
     assert driven.run(serving, release=NEW, settings=SETTINGS, outcome=outcome).did_error()
     assert (outcome.ended, outcome.served, outcome.reason) == (True, False, "it began no switch")
+
+
+def said(ended: bool, *lines: str, **report: str) -> dict[str, Any]:
+    """What a look at a switch finds."""
+    told = REPORT | report if report else None
+    return {"ended": ended, "report": told, "cursor": "s=1" if lines else None, "lines": lines}
+
+
+def head(*looks: Mapping[str, Any]) -> Driven:
+    """A Spark of which one look after another finds this."""
+    answers = iter(looks)
+    return fake_host(state={"engines.switch": lambda **asked: next(answers)}, _sudo=True)
+
+
+def test_the_other_of_a_pair_ends_its_switch_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose peer has failed would wait for it until its time is over."""
+    monkeypatch.setattr(engine, "POLL_SECONDS", 0)
+    ours = pair(0)
+    own = head(said(False, phase="starting"), said(True, phase="failed", message="it was stopped"))
+    with spark(FORMER).current() as worker:
+        theirs = Outcome(ended=True, reason="no GPU", began=Outcome().began)
+        monkeypatch.setitem(engine._last, (worker.name, ours.id), theirs)
+        worker.data.spark = "b"
+    outcome = Outcome()
+    with own.current() as host:
+        engine._follow(host.state, host, "/opt/x", ours.id, worker, outcome)
+    assert own.scripts() == [f"systemctl stop --no-block switch@{ours.id}.service"]
+    assert (outcome.served, outcome.reason) == (False, "b: no GPU")
+
+
+def test_the_log_of_a_switch_that_fails_within_a_look_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The journal is read from the time that the first report names."""
+    monkeypatch.setattr(engine, "POLL_SECONDS", 0)
+    failed = {"phase": "failed", "message": "it ended"}
+    log = "vllm: error: unrecognized arguments: --x"
+    own, outcome = head(said(False), said(True, **failed), said(True, log, **failed)), Outcome()
+    with own.current() as host:
+        engine._follow(host.state, host, "/opt/x", pair(0).id, None, outcome)
+    assert outcome.log == ["vllm: error: unrecognized arguments: --x"]
+    assert (outcome.served, outcome.reason) == (False, "it ended")
+
+
+def seated(*seats: str) -> Driven:
+    """A Spark whose other seats each have an engine, and a switch under way."""
+    folder = {"kind": "directory", "user": "root", "group": "root", "mode": "755"}
+    files = {f"/r/seats/{name}": folder for name in (*seats, "embed/state") if seats}
+    units = {"b-1": unit("b-1", "active", enabled=True)}
+    own = engines(current="b-1", switches="b-2") | {"units": units}
+    found = {"placed": placed({"/r/seats": folder} | files), "engines": own}
+    return fake_host(state=found, root="/r", recipe="", spark="a")
+
+
+@pytest.mark.parametrize("seats", [[], ["embed"]])
+def test_a_seat_that_is_declared_is_left_as_it_is(seats: list[str]) -> None:
+    assert not seated(*seats).run(vacated, root="/r", wanted=seats).did_change()
+
+
+def test_a_seat_that_nobody_declares_goes_and_the_first_one_stays() -> None:
+    driven = seated("embed")
+    assert driven.run(vacated, root="/r", wanted=[]).did_change()
+    text = "\n".join(driven.scripts())
+    assert "systemctl stop switch@b-2.service" in text
+    assert "disable --quiet --now vllm@b-1.service" in text
+    assert "disable --quiet --now door@embed.service" in text
+    assert (
+        "rm -rf /r/door/seats/embed /r/sockets/seats/embed /r/state/seats/embed /r/seats/embed"
+        in text
+    )
+    assert "rm -f /etc/systemd/system/door@.service" in text
+
+
+def test_another_seat_stays() -> None:
+    driven = seated("embed", "rank")
+    driven.run(vacated, root="/r", wanted=["rank"])
+    text = "\n".join(driven.scripts())
+    assert "/r/seats/embed" in text
+    assert "rmdir" not in text
+    assert "door@.service" not in text
