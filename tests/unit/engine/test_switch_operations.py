@@ -169,39 +169,21 @@ def test_the_log_of_a_switch_that_fails_within_a_look_is_read(
     assert (outcome.served, outcome.reason) == (False, "it ended")
 
 
-def seated(*seats: str) -> Driven:
-    """A Spark whose other seats each have an engine, and a switch under way."""
+def test_a_seat_that_nobody_declares_goes_and_another_stays() -> None:
+    """It has an engine, and a switch under way."""
     folder = {"kind": "directory", "user": "root", "group": "root", "mode": "755"}
-    files = {f"/r/seats/{name}": folder for name in (*seats, "embed/state") if seats}
+    seats = ("", "/embed", "/embed/state", "/rank")
+    files = {f"/r/seats{name}": folder for name in seats}
     units = {"b-1": unit("b-1", "active", enabled=True)}
     own = engines(current="b-1", switches="b-2") | {"units": units}
-    found = {"placed": placed({"/r/seats": folder} | files), "engines": own}
-    return fake_host(state=found, root="/r", recipe="", spark="a")
-
-
-@pytest.mark.parametrize("seats", [[], ["embed"]])
-def test_a_seat_that_is_declared_is_left_as_it_is(seats: list[str]) -> None:
-    assert not seated(*seats).run(vacated, root="/r", wanted=seats).did_change()
-
-
-def test_a_seat_that_nobody_declares_goes_and_the_first_one_stays() -> None:
-    driven = seated("embed")
-    assert driven.run(vacated, root="/r", wanted=[]).did_change()
+    found = {"placed": placed(files), "engines": own}
+    driven = fake_host(state=found, root="/r", recipe="", spark="a")
+    driven.run(vacated, root="/r", wanted=["rank"])
     text = "\n".join(driven.scripts())
     assert "systemctl stop switch@b-2.service" in text
     assert "disable --quiet --now vllm@b-1.service" in text
     assert "disable --quiet --now door@embed.service" in text
-    assert (
-        "rm -rf /r/door/seats/embed /r/sockets/seats/embed /r/state/seats/embed /r/seats/embed"
-        in text
-    )
-    assert "rm -f /etc/systemd/system/door@.service" in text
-
-
-def test_another_seat_stays() -> None:
-    driven = seated("embed", "rank")
-    driven.run(vacated, root="/r", wanted=["rank"])
-    text = "\n".join(driven.scripts())
-    assert "/r/seats/embed" in text
-    assert "rmdir" not in text
-    assert "door@.service" not in text
+    folders = ("door/seats", "sockets/seats", "state/seats", "seats")
+    assert "rm -rf " + " ".join(f"/r/{name}/embed" for name in folders) in text
+    for kept in ("rank", "rmdir", "door@.service"):
+        assert kept not in text
