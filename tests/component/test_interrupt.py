@@ -14,7 +14,7 @@ from tests.clock import patience
 from tests.component.servers import until
 from tests.component.small_site import Site, pyinfra, sparkwright
 from tests.component.sshd import Machine, machines
-from tests.programs import script
+from tests.programs import ended, script
 
 KEYS = "keys_command: [sh, -c, 'touch asked; exec sleep 900']\n"
 # As OpenSSH's own, which ends with a status of its own.
@@ -193,17 +193,8 @@ def two(tmp_path: Path, running: dict[str, Machine]) -> Site:
 
 def answered(site: Site, words: list[str], answer: str) -> tuple[int, str]:
     """Run a command whose person types this; return its status, and what it printed."""
-    done = subprocess.run(
-        words,
-        cwd=site.folder,
-        env=site.environment(),
-        input=answer,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=patience(),
-    )
+    own = site.environment()
+    done = ended(words, cwd=site.folder, env=own, input=answer, stderr=subprocess.STDOUT)
     assert "Traceback" not in done.stdout
     assert "Press enter" not in done.stdout
     assert done.returncode or "found no" not in done.stdout

@@ -16,7 +16,7 @@ from sparkwright.declared.fleet.fleet import Spark
 from sparkwright.declared.fleet.settings import Settings
 from sparkwright.run.options import OPTIONS
 from tests import forked
-from tests.clock import patience
+from tests.programs import ended
 
 PROJECT = Path(__file__).parents[2]
 
@@ -308,16 +308,8 @@ def test_a_terminal_gets_colours_unless_it_asks_for_none(
     (site / "inventory/sparks.yaml").write_text(silent)
     own = os.environ | {"PYTHONPATH": str(PROJECT), "HOME": str(site), "NO_COLOR": variable}
     line = f"{sys.executable} -m sparkwright status"
-    done = subprocess.run(
-        ["script", "--quiet", "--return", "--command", f"stty cols 80; {line}", "/dev/null"],
-        cwd=site,
-        env=own | {"TERM": "xterm"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=patience(),
-        check=False,
-    )
+    words = ["script", "--quiet", "--return", "--command", f"stty cols 80; {line}", "/dev/null"]
+    done = ended(words, cwd=site, env=own | {"TERM": "xterm"}, stdin=subprocess.DEVNULL, input=None)
     assert done.returncode == 1, done.stdout
     # A spinner clears its line, in any case.
     assert bool(re.search(r"\x1b\[[0-9;]+m", done.stdout)) == coloured

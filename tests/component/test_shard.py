@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.clock import patience
 from tests.lab.state import PROJECT, SHARD, wait_for
+from tests.programs import ended
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="a shard needs root"),
@@ -32,14 +32,7 @@ def shard(name, *command):
 
 def done(name, *command):
     """Run a command in a shard to its end."""
-    return subprocess.run(
-        shard(name, *command),
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        timeout=patience(120),
-        check=False,
-    )
+    return ended(shard(name, *command), cwd=PROJECT)
 
 
 def begun(name, script):
@@ -54,9 +47,8 @@ def begun(name, script):
 
 def traces(name):
     """Return what is left of a shard on the machine."""
-    shown = subprocess.run(
-        ["ps", "-ww", "-eo", "stat=,args="], capture_output=True, text=True, check=True
-    )
+    shown = ended(["ps", "-ww", "-eo", "stat=,args="])
+    shown.check_returncode()
     processes = [line for line in shown.stdout.splitlines() if name in line or SLEEP in line]
     mounts = [line for line in Path("/proc/self/mounts").read_text().splitlines() if name in line]
     groups = list(Path("/sys/fs/cgroup").rglob(f"sparkwright-lab-{name}"))
