@@ -5,6 +5,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from sparkwright.common.schema import Model
@@ -26,31 +27,31 @@ def text() -> str:
     return _HEAD + "".join(_lines())
 
 
-def _lines() -> Iterator[str]:
+def declared() -> Iterator[tuple[str, str, str]]:
+    """Yield each setting, its default as the model has it, and its reason; "" is the last one's."""
     source = inspect.getsource(Settings)
     (model,) = ast.parse(source).body
     assert isinstance(model, ast.ClassDef)
-    for number, each in enumerate(model.body):
-        if not isinstance(each, ast.AnnAssign):
-            continue
-        assert isinstance(each.target, ast.Name)
-        assert each.value
-        after = model.body[number + 1]
-        if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+    for each, after in pairwise(model.body):
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name) and each.value:
+            reason = after.value if isinstance(after, ast.Expr) else None
+            text = str(reason.value) if isinstance(reason, ast.Constant) else ""
+            value = ast.get_source_segment(source, each.value, padded=True) or ""
+            yield each.target.id, value, " ".join(text.split())
+
+
+def _lines() -> Iterator[str]:
+    for name, value, reason in declared():
+        if reason:
             yield "\n"
-            yield from (f"# {line}\n" for line in _wrapped(str(after.value.value)))
-        value = ast.get_source_segment(source, each.value, padded=True) or ""
-        default = Settings.model_fields[each.target.id].default
+            lines = textwrap.wrap(reason, 97, break_long_words=False, break_on_hyphens=False)
+            yield from (f"# {line}\n" for line in lines)
+        default = Settings.model_fields[name].default
         if isinstance(default, Model):
             value = f"{{\n{_items(default)}}}"
         elif "\n" in value:
             value = f"(\n{textwrap.indent(textwrap.dedent(value).strip(), '    ')}\n)"
-        yield f"{each.target.id} = {value.strip()}\n"
-
-
-def _wrapped(reason: str) -> list[str]:
-    words = " ".join(reason.split())
-    return textwrap.wrap(words, 97, break_long_words=False, break_on_hyphens=False)
+        yield f"{name} = {value.strip()}\n"
 
 
 def _items(model: Model) -> str:

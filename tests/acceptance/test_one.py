@@ -17,8 +17,8 @@ from tests.driver.benchmark import added, check_short, measured, tools
 from tests.driver.client import PORT
 from tests.driver.confined import CONFINED, confinement
 from tests.driver.declared import BROKEN, changed, seed
+from tests.driver.listing import PLACES, places
 from tests.driver.load import load
-from tests.driver.places import PLACES, places
 from tests.driver.product import DEPLOY, PROJECT, TOKEN, Run, pyinfra, verification
 from tests.driver.sparks import (
     current,

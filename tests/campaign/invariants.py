@@ -10,6 +10,7 @@ from pathlib import Path
 from sparkwright.door.keys import api_keys
 from tests.campaign.acts import Stage
 from tests.campaign.plan import BROKEN, REFUSED, UNREACHABLE, WHOLE
+from tests.driver.listing import places
 from tests.driver.load import BROKE_OFF, Answer
 from tests.driver.places import places
 from tests.driver.product import TOKEN, pyinfra

@@ -11,8 +11,7 @@ import pytest
 from sparkwright.common.last_resort import guarded
 from sparkwright.common.local_file import write_file
 from tests import forked
-from tests.clock import patience
-from tests.programs import script
+from tests.programs import ended, script
 
 PROJECT = Path(__file__).parents[2]
 SPARKS = """\
@@ -56,16 +55,8 @@ def pyinfra(site: Path, *words: str) -> str:
 
 def shell(site: Path, line: str) -> "subprocess.CompletedProcess[str]":
     """Run a line of bash, in which $PYTHON is this one."""
-    done = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {line}"],
-        cwd=site,
-        env=env(site) | {"PYTHON": sys.executable},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=patience(),
-        check=False,
-    )
+    words = ["bash", "-c", f"set -o pipefail; {line}"]
+    done = ended(words, cwd=site, env=env(site) | {"PYTHON": sys.executable})
     assert "Traceback" not in done.stderr
     return done
 

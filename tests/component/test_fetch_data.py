@@ -113,33 +113,6 @@ def test_what_is_known_is_not_asked_for_again_unless_it_is_named(
         assert (commit in data["source"], data["size"]) == (True, size * len(WEIGHTS))
 
 
-@pytest.mark.parametrize(
-    ("files", "said"),
-    [
-        ({"model_safetensors": WEIGHTS}, "found no object in config.json"),
-        ({"config_json": b"<html>", "model_safetensors": WEIGHTS}, "config.json: found Expecting"),
-        ({"config_json": b'{"a": 1}'}, "found no safetensors files; expected a checkpoint that"),
-        ({}, "owner/none@main: found no such repository"),
-    ],
-    ids=["no config", "junk", "no weights", "no repository"],
-)
-def test_what_is_no_checkpoint_leaves_no_file(
-    models: Path,
-    publish: Publish,
-    hub: str,
-    files: dict[str, bytes],
-    said: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    if files:
-        publish(**files)
-    assert fetch(hub, REPO if files else "owner/none") == 1
-    problem = capsys.readouterr().err
-    assert said in problem
-    assert "Traceback" not in problem
-    assert not models.exists() or not [*models.rglob("*.json")]
-
-
 def test_an_architecture_that_the_plan_does_not_support_is_stored_and_said(
     models: Path, publish: Publish, hub: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

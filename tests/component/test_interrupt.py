@@ -1,7 +1,4 @@
-"""Ctrl-C at any moment, with one Spark and with two: the command ends at once, with status 130.
-
-Whatever a command waits for here would take a quarter of an hour.
-"""
+"""What a person answers: Ctrl-C at any moment, yes and no at the question of a run."""
 
 import os
 import signal
@@ -17,7 +14,7 @@ from tests.clock import patience
 from tests.component.servers import until
 from tests.component.small_site import Site, pyinfra, sparkwright
 from tests.component.sshd import Machine, machines
-from tests.programs import script
+from tests.programs import ended, script
 
 KEYS = "keys_command: [sh, -c, 'touch asked; exec sleep 900']\n"
 # As OpenSSH's own, which ends with a status of its own.
@@ -33,7 +30,10 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Mach
 
 
 def interrupted(site: Site, words: Sequence[str], at: str = "") -> str:
-    """Start a command, press Ctrl-C where it waits, and return all that it printed."""
+    """Start a command, press Ctrl-C where it waits for minutes, and return all that it printed.
+
+    It ends at once, with status 130.
+    """
     said = site.folder / "output"
     with (
         said.open("w") as output,
@@ -178,3 +178,85 @@ def test_while_init_tries_a_machine(tmp_path: Path, running: dict[str, Machine])
         said = interrupted(site, sparkwright(f"init new --spark ann@127.0.0.1:{port}"))
     assert said.strip().endswith("interrupted")
     assert not (tmp_path / "new").exists()
+
+
+NO = "Nothing was changed on any Spark."
+EITHER = pytest.mark.parametrize("words", BOTH)
+
+
+@pytest.fixture
+def two(tmp_path: Path, running: dict[str, Machine]) -> Site:
+    for machine in running.values():
+        (machine.folder / "changed").unlink(missing_ok=True)
+    return Site(tmp_path, running, 2)
+
+
+def answered(site: Site, words: list[str], answer: str) -> tuple[int, str]:
+    """Run a command whose person types this; return its status, and what it printed."""
+    own = site.environment()
+    done = ended(words, cwd=site.folder, env=own, input=answer, stderr=subprocess.STDOUT)
+    assert "Traceback" not in done.stdout
+    assert "Press enter" not in done.stdout
+    assert done.returncode or "found no" not in done.stdout
+    return done.returncode, done.stdout
+
+
+def changed(site: Site) -> list[bool]:
+    return [(machine.folder / "changed").exists() for machine in site.machines.values()]
+
+
+@EITHER
+@pytest.mark.parametrize("answer", ["y\n", "yes\n", "Y\n", "what?\ny\n"])
+def test_yes_does_it(two: Site, words: list[str], answer: str) -> None:
+    status, said = answered(two, words, answer)
+    assert status == 0, said
+    assert "Do this? [y/N]" in said
+    assert changed(two) == [True, True]
+
+
+@EITHER
+@pytest.mark.parametrize("answer", ["n\n", "no\n", "\n"])
+def test_no_and_enter_change_nothing(two: Site, words: list[str], answer: str) -> None:
+    status, said = answered(two, words, answer)
+    assert status == 1
+    assert f"{NO}\n" in said
+    assert changed(two) == [False, False]
+
+
+def test_no_names_the_files_that_stay(two: Site) -> None:
+    two.write(where="file")
+    status, said = answered(two, sparkwright("apply"), "n\n")
+    assert status == 1
+    assert f"{NO[:-1]}; on this machine stays what the next run uses: " in said
+    assert "inventory/sparks.lock.yaml.\n" in said
+
+
+@EITHER
+def test_without_anybody_to_answer_it_names_the_option(two: Site, words: list[str]) -> None:
+    status, said = answered(two, words, "")
+    assert status == 1
+    assert "found no terminal to ask on; expected one, or -y" in said
+    assert changed(two) == [False, False]
+    status, said = answered(two, [*words, "-y"], "")
+    assert status == 0, said
+    assert "[y/N]" not in said
+    assert changed(two) == [True, True]
+
+
+@EITHER
+def test_no_question_where_nothing_would_change(two: Site, words: list[str]) -> None:
+    two.write(where="done")
+    status, said = answered(two, words, "")
+    assert status == 0, said
+    assert "[y/N]" not in said
+
+
+@EITHER
+def test_no_question_where_the_run_would_fail(two: Site, words: list[str]) -> None:
+    two.write(where="refused")
+    status, said = answered(two, words, "y\n")
+    assert status == 1
+    assert "Work: a run would fail here:" in said
+    assert f"Stopped: the run would fail on spark-a and spark-b: see above. {NO}\n" in said
+    assert "[y/N]" not in said
+    assert "Starting operation" not in said

@@ -2,15 +2,14 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.clock import patience
 from tests.lab.state import PROJECT, SHARD, wait_for
+from tests.programs import ended
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="a shard needs root"),
@@ -33,14 +32,7 @@ def shard(name, *command):
 
 def done(name, *command):
     """Run a command in a shard to its end."""
-    return subprocess.run(
-        shard(name, *command),
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        timeout=patience(120),
-        check=False,
-    )
+    return ended(shard(name, *command), cwd=PROJECT)
 
 
 def begun(name, script):
@@ -55,9 +47,8 @@ def begun(name, script):
 
 def traces(name):
     """Return what is left of a shard on the machine."""
-    shown = subprocess.run(
-        ["ps", "-ww", "-eo", "stat=,args="], capture_output=True, text=True, check=True
-    )
+    shown = ended(["ps", "-ww", "-eo", "stat=,args="])
+    shown.check_returncode()
     processes = [line for line in shown.stdout.splitlines() if name in line or SLEEP in line]
     mounts = [line for line in Path("/proc/self/mounts").read_text().splitlines() if name in line]
     groups = list(Path("/sys/fs/cgroup").rglob(f"sparkwright-lab-{name}"))
@@ -70,17 +61,6 @@ def test_the_commands_status_and_output(name):
     assert done(name, "sh", "-c", "kill -9 $$").returncode == 137
 
 
-def test_a_name_in_use_is_refused(name):
-    process = begun(name, "echo ready; sleep 1000")
-    try:
-        answer = done(name, "true")
-        assert answer.returncode == 1
-        assert f"the shard {name} is in use" in answer.stderr
-    finally:
-        process.terminate()
-        process.wait(patience(60))
-
-
 def test_killed_it_leaves_nothing_that_runs(name):
     # Its children are in sessions of their own, as a lab's supervisors are.
     process = begun(name, f"setsid {SLEEP} & echo ready; wait")
@@ -89,16 +69,3 @@ def test_killed_it_leaves_nothing_that_runs(name):
     process.wait()
     wait_for(lambda: not traces(name), 30, "the shard's processes to end")
     assert done(name, "true").returncode == 0
-
-
-def test_a_terminated_command_may_tidy_up(name):
-    tidied = PROJECT / "test-results" / name
-    script = f"trap 'touch {tidied}; exit 5' TERM; echo ready; while :; do sleep 0.1; done"
-    process = begun(name, script)
-    process.send_signal(signal.SIGTERM)
-    try:
-        assert process.wait(patience(60)) == 5
-        assert tidied.exists()
-    finally:
-        tidied.unlink(missing_ok=True)
-    assert traces(name) == []

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import copy
-import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
@@ -23,6 +21,7 @@ from sparkwright.declared.recipe.recipe import BySparks, Checkpoint, Recipe
 from sparkwright.declared.recipe.values import ImageBuild, ImageMods
 from sparkwright.plan.causes.log_causes import KnownCause, table
 from tests.docs import runs
+from tests.group_data import declared
 
 DOCS = Path(__file__).parents[2] / "docs"
 _BEGIN, _END = "<!-- made by python -m tests.docs -->\n", "<!-- end -->\n"
@@ -44,21 +43,12 @@ def filled(page: str, made: str) -> str:
 @_joined
 def settings() -> Iterator[str]:
     """Return a section for each setting: its default, its values and the reason."""
-    source = inspect.getsource(Settings)
-    (model,) = ast.parse(source).body
-    assert isinstance(model, ast.ClassDef)
     last = ""
-    for each, after in zip(model.body, model.body[1:], strict=False):
-        if not isinstance(each, ast.AnnAssign):
-            continue
-        assert isinstance(each.target, ast.Name)
-        name = each.target.id
-        reason = after.value if isinstance(after, ast.Expr) else None
+    for name, _, reason in declared():
         yield f"## `{name}`\n"
         yield f"Default: `{_default(name)}`. Expected: {_words(Settings.model_fields[name])}.\n"
-        if isinstance(reason, ast.Constant):
-            text = " ".join(str(reason.value).split())
-            yield re.sub(r"docs/([a-z-]+\.md)", r"[\1](\1)", text) + "\n"
+        if reason:
+            yield re.sub(r"docs/([a-z-]+\.md)", r"[\1](\1)", reason) + "\n"
             last = name
         else:
             yield f"See [`{last}`](#{last}).\n"

@@ -1,14 +1,18 @@
 """`sparkwright init`: what it asks and offers, and what it says of Sparks that it cannot use."""
 
+import errno
 import json
+import os
 import re
 import shlex
 import tomllib
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from sparkwright import __version__
@@ -17,12 +21,17 @@ from sparkwright.cli import look as look_module
 from sparkwright.cli import new_site as site
 from sparkwright.cli.init import offers
 from sparkwright.cli.main import cli
+from sparkwright.cli.new_site import inventory_text, parse_spark, site_files, write_site
+from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.fleet import Fleet, Spark
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
 from sparkwright.machine.host.survey import Survey
 from tests.makers.preflight import FIT as SPARK
+
+# What looks at an address show, one after the other; the last one stays.
+Looks = dict[str, list[Survey | str]]
 
 
 @pytest.fixture(autouse=True)
@@ -41,9 +50,8 @@ def fleet(folder: Path) -> Fleet:
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Survey | str]]:
-    """What looks at an address show, one after the other; the last one stays."""
-    looks: dict[str, list[Survey | str]] = {}
+def seen(monkeypatch: pytest.MonkeyPatch) -> Looks:
+    looks: Looks = {}
 
     def look(spark: Spark) -> Survey | str:
         own = looks.get(spark.ssh_hostname or "", [SPARK])
@@ -73,7 +81,7 @@ def test_what_fits_begins_with_what_is_recommended() -> None:
     assert names <= set(recipe_names())
 
 
-def test_without_a_question(folder: Path, seen: dict[str, list[Survey | str]]) -> None:
+def test_without_a_question(folder: Path, seen: Looks) -> None:
     result = run("--spark", "me@10.0.0.5")
     assert result.exit_code == 0, result.output
     assert "me@10.0.0.5: ok: NVIDIA GB10, 12" in result.output
@@ -83,7 +91,7 @@ def test_without_a_question(folder: Path, seen: dict[str, list[Survey | str]]) -
     assert fleet(folder).replicas["chat"].recipe == "qwen3.6-35b-nvidia"
 
 
-def test_with_questions(folder: Path, seen: dict[str, list[Survey | str]], terminal: None) -> None:
+def test_with_questions(folder: Path, seen: Looks, terminal: None) -> None:
     typed = "10.0.0.5\nme\n10.0.0.6\n\n\ny\n\n"
     result = run("my-sparks", typed=typed)
     assert result.exit_code == 0, result.output
@@ -92,22 +100,15 @@ def test_with_questions(folder: Path, seen: dict[str, list[Survey | str]], termi
     assert [spark.ssh_user for spark in fleet(folder).sparks.values()] == ["me", "me"]
 
 
-def test_what_does_not_answer_is_tried_again(
-    folder: Path, seen: dict[str, list[Survey | str]], terminal: None
-) -> None:
-    seen["10.0.0.5"] = [
-        "it rejects this SSH key: ssh-copy-id me@10.0.0.5",
-        SPARK,
-    ]
+def test_what_does_not_answer_is_tried_again(folder: Path, seen: Looks, terminal: None) -> None:
+    seen["10.0.0.5"] = ["it rejects this SSH key: ssh-copy-id me@10.0.0.5", SPARK]
     result = run("my-sparks", typed="me@10.0.0.5\n\ny\n\n")
     assert result.exit_code == 0, result.output
     assert "ssh-copy-id me@10.0.0.5" in result.output
     assert fleet(folder).sparks["spark-a"].ssh_hostname == "10.0.0.5"
 
 
-def test_nothing_is_written_for_what_cannot_be_used(
-    folder: Path, seen: dict[str, list[Survey | str]]
-) -> None:
+def test_nothing_is_written_for_what_cannot_be_used(folder: Path, seen: Looks) -> None:
     seen["10.0.0.5"] = ["no answer: no power or no network"]
     result = run("--spark", "me@10.0.0.5")
     assert result.exit_code == 1
@@ -125,17 +126,11 @@ def test_nothing_is_written_for_what_cannot_be_used(
         (["--spark", "a", "--recipe", "qwen3.6-35b-nvida"], "did you mean 'qwen3.6-35b-nvidia'"),
         (["--spark", "a", "--key", "/nosuch"], "--key: found no file /nosuch; expected a private"),
         (["--spark", "ssh://a"], "expected the address of a Spark"),
-        (
-            ["--spark", "a@c", "--spark", "b@c:22"],
-            "--spark: found c twice; expected each Spark once",
-        ),
-        (["--spark", "local", "--spark", "local", "--no-pair"], "--spark: found local twice"),
+        (["--spark", "a@c", "--spark", "b@c:22"], "--spark: found c twice; expected each Spark"),
         ([], "found no --spark; expected one for each"),
     ],
 )
-def test_what_is_refused(
-    folder: Path, seen: dict[str, list[Survey | str]], words: list[str], sentence: str
-) -> None:
+def test_what_is_refused(folder: Path, seen: Looks, words: list[str], sentence: str) -> None:
     result = run(*words)
     assert result.exit_code == 1
     assert sentence in str(result.exception)
@@ -147,7 +142,6 @@ def test_what_is_refused(
     [
         ("my sparks", "my-sparks-site"),
         ("mein Spärk", "mein-spark-site"),
-        ("sparkwright", "sparkwright-site"),
         ("-x_1.", "x-1-site"),
         ("火", "site"),
         ("it's $HOME", "it-s-home-site"),
@@ -211,3 +205,83 @@ def test_no_site_over_or_within_another(folder: Path, monkeypatch: pytest.Monkey
         said = str(run(name, "--spark", "a", "--no-connect").exception)
         assert f"{name}: {found}" in said
     assert [*Path.cwd().iterdir()] == []
+
+
+def spark(address: str, user: str | None = None, **more: Any) -> Spark:
+    own = {"ssh_user": user} if user else {}
+    return Spark(ssh_hostname=address, **own, **more)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("192.168.1.20", spark("192.168.1.20")),
+        (" nvidia@spark-a.local ", spark("spark-a.local", "nvidia")),
+        ("nvidia@10.0.0.5:2222", spark("10.0.0.5", "nvidia", ssh_port=2222)),
+        ("fe80::1%eth0", spark("fe80::1%eth0")),
+        ("u@[2001:db8::7]:22", spark("2001:db8::7", "u", ssh_port=22)),
+        ("[::1]", spark("::1")),
+        ("local", Spark(local=True)),
+    ],
+)
+def test_an_address(text: str, expected: Spark) -> None:
+    assert parse_spark(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "@host", "ssh://host", "a b", "host:port", "-oProxyCommand=x", "a\nb", "a;b"]
+)
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(PlanError, match="expected the address of a Spark"):
+        parse_spark(text)
+
+
+def test_an_inventory_is_read_as_it_was_meant(tmp_path: Path) -> None:
+    file = tmp_path / "sparks.yaml"
+    sparks = [spark("10.0.0.5", "me"), spark("::1", "me", ssh_port=2222, ssh_key="~/a key")]
+    file.write_text(inventory_text(sparks, "qwen3.6-35b-nvidia", True))
+    declared = load_fleet(file)
+    assert [*declared.sparks.values()] == sparks
+    assert [each.sparks for each in declared.replicas.values()] == [["spark-a", "spark-b"]]
+    # Without --pair, each of many is a replica.
+    file.write_text(inventory_text([spark(f"host-{n}") for n in range(64)], "lab-tiny", False))
+    declared = load_fleet(file)
+    assert [each.sparks for each in declared.replicas.values()] == [
+        [name] for name in declared.sparks
+    ]
+    assert len(declared.sparks) == 64
+
+
+def test_keys_stay_out_of_git_and_nothing_is_left_to_fill_in() -> None:
+    files = site_files("my-sparks", "sparks: {}\n")
+    assert "inventory/*.keys" in files[".gitignore"]
+    assert "lock" not in files[".gitignore"]
+    assert [name for name, text in files.items() if "{{" in text] == []
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("mine")
+    with pytest.raises(PlanError, match=r"found README\.md; expected a new or empty folder"):
+        write_site(tmp_path, site_files("x", yaml.safe_dump({})))
+    assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_full_disk_leaves_nothing(
+    tmp_path: Path, is_new: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, written = tmp_path / "mine", []
+    if not is_new:
+        folder.mkdir()
+        (folder / "README.md").touch()
+
+    def write(path: Path, text: str, encoding: str) -> None:
+        path.touch()
+        written.append(path)
+        if len(written) == 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(Path, "write_text", write)
+    with pytest.raises(PlanError, match=f"{folder}: cannot be written .No space left on device"):
+        write_site(folder, {"a/b/c": "", "a/d": "", "e/f": ""})
+    assert [*tmp_path.rglob("*")] == ([] if is_new else [folder, folder / "README.md"])

@@ -45,6 +45,7 @@ SCHEMA: dict[str, Any] = {
     },
 }  # fmt: skip
 Ask = Callable[[str], dict[str, Any]]
+Printed = pytest.CaptureFixture[str]
 
 
 def check(content: Any, schema: Mapping[str, Any]) -> None:
@@ -66,7 +67,7 @@ def group_data(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 @pytest.fixture
-def ask(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
+def ask(tmp_path: Path, capsys: Printed) -> Ask:
     def ask(text: str) -> dict[str, Any]:
         assert sparkwright("openclaw", inventory=written(tmp_path, text)) == 0
         content: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -133,7 +134,7 @@ def test_fast_and_deep_are_as_their_author_has_them(ask: Ask) -> None:
 
 
 def test_a_door_that_only_its_spark_reaches(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], group_data: dict[str, Any]
+    tmp_path: Path, capsys: Printed, group_data: dict[str, Any]
 ) -> None:
     group_data["bind"] = "127.0.0.1"
     assert sparkwright("openclaw", inventory=written(tmp_path, DFLASH)) == 1
@@ -166,9 +167,7 @@ class TestInto:
         assert "sparkwright" in json.loads(file.read_text())["models"]["providers"]
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
-    def test_the_file_as_it_was_is_kept(
-        self, file: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_the_file_as_it_was_is_kept(self, file: Path, capsys: Printed) -> None:
         file.parent.mkdir()
         file.write_text(json.dumps(OWNERS))
         file.chmod(0o640)
@@ -212,7 +211,7 @@ class TestInto:
         ],
     )
     def test_what_would_lose_something_is_left_alone(
-        self, file: Path, text: str, capsys: pytest.CaptureFixture[str]
+        self, file: Path, text: str, capsys: Printed
     ) -> None:
         file.parent.mkdir()
         file.write_text(text)
@@ -222,9 +221,7 @@ class TestInto:
         assert "take over by hand what this command prints" in capsys.readouterr().err
 
 
-def test_replicas_that_do_not_chat_are_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_replicas_that_do_not_chat_are_left_out(tmp_path: Path, capsys: Printed) -> None:
     sparks = "sparks: {spark-a: {ssh_hostname: 192.0.2.1}, spark-b: {ssh_hostname: 192.0.2.2}}\n"
     texts = "  texts: {recipe: qwen3-embedding-0.6b, sparks: [spark-b]}\n"
     chat = "  chat: {recipe: qwen3.8-27b-nvidia, sparks: [spark-a]}\n"

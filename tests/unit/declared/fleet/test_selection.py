@@ -7,7 +7,6 @@ import pytest
 
 from sparkwright.common.errors import PlanError
 from sparkwright.run.inventory.data import check_logins, choose_replicas, selected
-from sparkwright.run.options import slips
 
 GROUPS = {
     name: [(spark, {}) for spark in sparks]
@@ -36,13 +35,10 @@ def test_limits(limit: list[str], exclude: list[str], said: str) -> None:
     ("limit", "chosen"),
     [
         (["chat"], ["chat"]),
-        (["embed"], ["embed"]),
         (["embed", "chat"], ["chat", "embed"]),
         (["embed", "other"], ["embed"]),
         ([], None),
-        (["sparks"], None),
         (["embed", "a"], None),
-        (["embed", "?"], None),
         (["other"], None),
     ],
 )
@@ -60,18 +56,6 @@ def test_a_replica_of_two_on_a_spark_is_meant_alone(
 def test_what_limits_leave() -> None:
     assert [name for name, _ in selected(GROUPS, ["?"], ["one"])] == ["b"]
     assert [name for name, _ in selected(GROUPS, [], [])] == ["a", "b"]
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"workloads": "shrt"}, "did you mean 'short'? Expected one of"),
-        ({"weights": "verfy"}, "found 'verfy'; expected verify, or remove with"),
-    ],
-)
-def test_options_of_a_run(given: dict[str, object], said: str) -> None:
-    (problem,) = slips(given, removal=False)
-    assert said in problem
 
 
 @pytest.mark.parametrize(
