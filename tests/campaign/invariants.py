@@ -12,7 +12,6 @@ from tests.campaign.acts import Stage
 from tests.campaign.plan import BROKEN, REFUSED, UNREACHABLE, WHOLE
 from tests.driver.listing import places
 from tests.driver.load import BROKE_OFF, Answer
-from tests.driver.places import places
 from tests.driver.product import TOKEN, pyinfra
 from tests.driver.sparks import current
 from tests.lab.spark import Handle
