@@ -137,9 +137,7 @@ def test_half_of_a_new_one_is_unfit_and_made_again(root: Path) -> None:
     ("path", "text"),
     [("secrets/link.key", ""), ("secrets/link.key", "no key\n"), ("link/own.crt", "")],
 )
-def test_what_is_no_key_or_certificate_or_what_others_read_is_unfit(
-    root: Path, path: str, text: str
-) -> None:
+def test_what_is_no_key_or_certificate_is_unfit(root: Path, path: str, text: str) -> None:
     _make(root, "spark-a")
     (root / path).write_text(text)
     assert _read(root) == Identity(state="unfit")
