@@ -54,11 +54,6 @@ def test_each_finding(change, found, error):
     assert finding.remedy
 
 
-def test_an_engine_of_ours_may_hold_the_port():
-    ours = changed(FIT, listeners=(Listener(True, 8000, 7, "haproxy"),))
-    assert findings(ours, WANTED, NOW) == []
-
-
 class TestClasses:
     @pytest.mark.parametrize(("right", "survey"), MACHINES.values(), ids=MACHINES)
     @pytest.mark.parametrize("declared", HARDWARE)
