@@ -42,10 +42,10 @@ def call(state: Path, verb: str, *words: str) -> str:
         elif verb == "stop":
             # What ends by itself meanwhile counts as failed.
             if _how(state, releases[0]) == "died":
-                _failed(state, releases[0]).touch()
+                (state / f"{releases[0]}.failed").touch()
             _file(state, releases[0]).unlink(missing_ok=True)
         elif verb == "reset-failed":
-            for file in state.glob(_failed(state, releases[0]).name):
+            for file in state.glob(f"{releases[0]}.failed"):
                 file.unlink()
         else:
             assert verb == "daemon-reload", verb
@@ -61,10 +61,6 @@ def _how(state: Path, release: str) -> str:
 
 def _file(state: Path, release: str) -> Path:
     return state / "units" / f"{release}.json"
-
-
-def _failed(state: Path, release: str) -> Path:
-    return state / f"{release}.failed"
 
 
 def _unit(state: Path, release: str) -> tuple[str, bool, str, str]:
