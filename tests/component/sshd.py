@@ -4,7 +4,6 @@ It takes any key unless there is FOLDER/closed, runs each command by sh, and has
 its folder. The protocol is paramiko's, real on both sides.
 """
 
-import argparse
 import logging
 import os
 import shutil
@@ -12,7 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,8 +37,7 @@ class Machine:
     def power_on(self) -> None:
         """Start it; the SSH server then takes connections."""
         (self.folder / "bin").mkdir(parents=True, exist_ok=True)
-        sudo = self.folder / "bin/sudo"
-        script(sudo, '#!/bin/sh\n[ "$1" = -n ] && shift\nexec "$@"\n')
+        script(self.folder / "bin/sudo", '#!/bin/sh\n[ "$1" = -n ] && shift\nexec "$@"\n')
         if not (self.folder / "key").exists():
             self.new_host_key()
         self.process = subprocess.Popen(
@@ -117,42 +115,42 @@ class _Session(paramiko.ServerInterface):
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
         text = command.decode().replace(_RUN, str(self._folder / "run"))
-        threading.Thread(target=self._execute, args=(channel, text), daemon=True).start()
+        _thread(self._execute, channel, text)
         return True
 
     def _execute(self, channel: paramiko.Channel, command: str) -> None:
         # Only now does the client know that its command was accepted.
         self.transport.replies.acquire()
-        _execute(channel, command, self._folder)
+        process = subprocess.Popen(
+            ["sh", "-c", command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={"PATH": f"{self._folder}/bin:{os.environ['PATH']}", "MACHINE": str(self._folder)},
+            bufsize=0,
+        )
+        assert process.stdout
+        assert process.stderr
+        _thread(_feed, channel, process)
+        readers = [
+            _thread(_copy, process.stdout.read, channel.sendall),
+            _thread(_copy, process.stderr.read, channel.sendall_stderr),
+        ]
+        for reader in readers:
+            reader.join()
+        channel.send_exit_status(process.wait())
+        channel.close()
 
 
-def _execute(channel: paramiko.Channel, command: str, folder: Path) -> None:
-    process = subprocess.Popen(
-        ["sh", "-c", command],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={"PATH": f"{folder}/bin:{os.environ['PATH']}", "MACHINE": str(folder)},
-        bufsize=0,
-    )
-    assert process.stdout
-    assert process.stderr
-    readers = [
-        threading.Thread(target=_copy, args=(process.stdout.read, channel.sendall)),
-        threading.Thread(target=_copy, args=(process.stderr.read, channel.sendall_stderr)),
-    ]
-    threading.Thread(target=_feed, args=(channel, process), daemon=True).start()
-    for reader in readers:
-        reader.start()
-    for reader in readers:
-        reader.join()
-    channel.send_exit_status(process.wait())
-    channel.close()
+def _thread(call: Callable[..., None], *arguments: object) -> threading.Thread:
+    thread = threading.Thread(target=call, args=arguments, daemon=True)
+    thread.start()
+    return thread
 
 
-def _copy(read: object, write: object) -> None:
-    while block := read(65536):  # type: ignore[operator]
-        write(block)  # type: ignore[operator]
+def _copy(read: Callable[[int], bytes], write: Callable[[bytes], object]) -> None:
+    while block := read(65536):
+        write(block)
 
 
 def _feed(channel: paramiko.Channel, process: "subprocess.Popen[bytes]") -> None:
@@ -174,7 +172,7 @@ def main(folder: Path, port: int) -> None:
         transport = _Transport(connection)
         transport.add_server_key(key)
         transports.append(transport)
-        threading.Thread(target=_serve, args=(transport, folder), daemon=True).start()
+        _thread(_serve, transport, folder)
 
 
 def _serve(transport: _Transport, folder: Path) -> None:
@@ -186,8 +184,4 @@ def _serve(transport: _Transport, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("port", type=int)
-    told = parser.parse_args()
-    main(told.folder, told.port)
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -115,10 +115,6 @@ def test_what_stops_a_later_operation_is_shown_and_fails_it(
     assert said.count("bin is no directory") == 1
     assert "Others: a run would fail" not in said
     assert not (tmp_path / "link").exists()
-    status, said = command_line.run(tmp_path, "-y")
-    assert status == 1
-    assert "a run would fail here" not in said
-    assert "a failed at: Folders" in said
     # What does not fail ends as it did.
     (tmp_path / "deploy.py").write_text(BLOCKED.replace("bin", "jobs"))
     status, said = command_line.run(tmp_path, *options)

@@ -13,7 +13,7 @@ from tests.programs import script
 
 PROJECT = Path(__file__).parents[2]
 
-needs_ufw = pytest.mark.skipif(
+pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("ufw"), reason="needs root and ufw"
 )
 
@@ -74,13 +74,9 @@ def sh(command):
 def go(rules):
     spark = this_machine(root=root, firewall="auto")
     return spark.run(firewall, purposes=("door", "fabric"), rules=rules)
-
-def added():
-    return [line for line in sh("ufw show added").splitlines()[1:]]
 """
 
 
-@needs_ufw
 def test_rules_are_what_ufw_makes_of_them(inside):
     """A rule that ufw tells in other words would be added again by each run."""
     found = inside(
@@ -93,7 +89,7 @@ rules = [
 first = go(rules).did_change()
 second = go(rules).did_change()
 went = go(DOOR).did_change()
-print(json.dumps([first, second, went, added()]))
+print(json.dumps([first, second, went, sh("ufw show added").splitlines()[1:]]))
 """
     )
     assert found == [
@@ -108,7 +104,6 @@ print(json.dumps([first, second, went, added()]))
     ]
 
 
-@needs_ufw
 def test_its_state_is_what_ufw_says(inside):
     """Off, off with a rule, on; then lost but on at boot, and lost for IPv6 alone."""
     found = inside(

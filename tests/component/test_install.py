@@ -210,30 +210,22 @@ def pin(root: Root, tmp_path: Path) -> None:
     root.spark.data["fleet"] = str(inventory)
 
 
-def exchanged(deb: Path, folder: Path) -> None:
-    """Give a package a script that shows who ran it, under the same name and version."""
-    subprocess.run(["dpkg-deb", "--raw-extract", deb, folder / "deb"], check=True)
-    program = folder / "deb/DEBIAN/postinst"
-    script(program, f"#!/bin/sh\nid >{folder}/was-here\n")
-    subprocess.run(["dpkg-deb", "--build", folder / "deb", deb], check=True, capture_output=True)
-
-
-def relisted(deb: Path) -> None:
-    """Have the archive's lists name what is there, and sign them by a key of one's own."""
-    with apt.signing_key() as home:
-        (deb.parent / "InRelease").unlink()
-        apt.write_index(deb.parent, home, deb.stem.rpartition("_")[2])
-
-
 @pytest.mark.parametrize("signed", [False, True])
 def test_an_exchanged_package_is_not_installed(
     offline: Root, tmp_path: Path, signed: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Even with an index of its own, for an owner who took its digest from the same disk."""
     (deb,) = (tmp_path / "bundle/packages").rglob("*.deb")
-    exchanged(deb, tmp_path)
+    content = tmp_path / "deb"
+    subprocess.run(["dpkg-deb", "--raw-extract", deb, content], check=True)
+    # It would show who ran it, under the same name and version.
+    script(content / "DEBIAN/postinst", f"#!/bin/sh\nid >{tmp_path}/was-here\n")
+    subprocess.run(["dpkg-deb", "--build", content, deb], check=True, capture_output=True)
     if signed:
-        relisted(deb)
+        # The archive's lists name what is there, signed by another key.
+        with apt.signing_key() as home:
+            (deb.parent / "InRelease").unlink()
+            apt.write_index(deb.parent, home, deb.stem.rpartition("_")[2])
     pin(offline, tmp_path)
     assert not offline.install()
     assert not (tmp_path / "was-here").exists()

@@ -1,10 +1,11 @@
 """Files of a bundle on their way to a Spark: what is there, what is cut off, what is damaged."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from paramiko import Channel
-from pyinfra.api import operation
+from pyinfra.api import Host, operation
 
 from sparkwright.machine.host.operations import bundle as operations
 from sparkwright.machine.host.operations.bundle import send
@@ -38,12 +39,12 @@ def carried(tmp_path: Path) -> Path:
     return tmp_path / "root/bundle"
 
 
-def bring(spark: Driven, bundle: Bundle) -> bool:
-    """Send all files; return whether that succeeded."""
+def bring(spark: Driven, bundle: Bundle, *needed: Callable[[Host], list[str]]) -> bool:
+    """Send all files, or those that are needed; return whether that succeeded."""
 
     @operation()
     def sending():  # type: ignore[no-untyped-def]
-        yield send(bundle, list(bundle.index.files))
+        yield send(bundle, list(bundle.index.files), *needed)
 
     return spark.run(sending, name="Sending").did_succeed()
 
@@ -81,12 +82,7 @@ def test_what_nobody_needs_is_not_sent_but_what_is_there_must_be_right(
 ) -> None:
     (carried / BIG).parent.mkdir(parents=True)
     (carried / BIG).write_bytes(CONTENT[:-1] + b"?")
-
-    @operation()
-    def sending():  # type: ignore[no-untyped-def]
-        yield send(bundle, list(bundle.index.files), lambda _: [SMALL])
-
-    assert spark.run(sending, name="Sending").did_succeed()
+    assert bring(spark, bundle, lambda _: [SMALL])
     assert contents(carried) == {BIG: CONTENT, SMALL: b"small"}
 
 

@@ -1,6 +1,5 @@
 """Commands of operations, by a shell of this machine: what they keep, and what they delete."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,12 +8,11 @@ from sparkwright.engine.deploy import superseded_script
 from sparkwright.machine.runtime import deploy as runtime
 from sparkwright.machine.runtime.deploy import keep_previous
 from tests.component.servers import fill, small_disk
-from tests.programs import script
+from tests.makers.shell import program, shell
 
 
 def keep(root: Path) -> int:
-    command = keep_previous(str(root)).get_raw_value()
-    return subprocess.run(["sh", "-c", command], capture_output=True, check=False).returncode
+    return shell(keep_previous(str(root)).get_raw_value(), check=False).returncode
 
 
 @pytest.fixture
@@ -52,15 +50,10 @@ def test_superseded_programs_go_once_systemd_knows_the_new_units(tmp_path: Path)
     for name in ("old", "new"):
         (root / f"bin/sparkwright-host-{name}").touch()
     (root / "bin/sparkwright-host").symlink_to("sparkwright-host-new")
-    systemctl = tmp_path / "tools/systemctl"
-    systemctl.parent.mkdir()
-    script(systemctl, f"#!/bin/sh\necho $* $(ls {root}/bin) > {tmp_path}/asked\n")
-    path = f"{systemctl.parent}:/usr/bin:/bin"
-    subprocess.run(["sh", "-c", superseded_script(str(root))], check=True, env={"PATH": path})
+    program(tmp_path / "systemctl", f"echo $* $(ls {root}/bin) > {tmp_path}/asked")
+    shell(superseded_script(str(root)), tmp_path)
     asked = (tmp_path / "asked").read_text().split()
     assert asked[0] == "daemon-reload"
     assert "sparkwright-host-old" in asked
-    assert {each.name for each in (root / "bin").iterdir()} == {
-        "sparkwright-host",
-        "sparkwright-host-new",
-    }
+    left = sorted(each.name for each in (root / "bin").iterdir())
+    assert left == ["sparkwright-host", "sparkwright-host-new"]

@@ -135,7 +135,7 @@ def test_a_door_that_runs_is_known_by_what_it_was_made_of(
 ) -> None:
     monkeypatch.setattr(program, "RUN", tmp_path / "units")
     # Each program on a Spark looks once.
-    monkeypatch.setattr(part, "listening", sockets.listening.__wrapped__)  # type: ignore[attr-defined]
+    monkeypatch.setattr(sockets, "listening", sockets.listening.__wrapped__)  # type: ignore[attr-defined]
     (tmp_path / "units").mkdir()
     found = read(tmp_path, bind="192.0.2.1", port=running.port)
     assert (found.version, found.mark, found.stray, found.elsewhere) == ("", "", False, True)

@@ -13,7 +13,7 @@ import pytest
 from sparkwright.network.link.deploy import new_identity_script
 from tests.clock import patience
 from tests.component.engine.sparks import HANGS, NAMES, RELEASE, Spark
-from tests.component.servers import free_port, until
+from tests.component.servers import free_port, listens, until
 
 Pair = tuple[Spark, Spark]
 
@@ -231,7 +231,7 @@ def test_strangers_and_noise_do_not_keep_the_worker_out(pair: Pair) -> None:
     head.start(**{"peer_link.GREETING": patience(2)})
     head.wait_status("nothing heard yet")
     where = ("127.0.0.11", head.link_port)
-    until(lambda: _connects(where))
+    until(lambda: listens(head.link_port, "127.0.0.11"))
     with socket.create_connection(where, source_address=("127.0.0.1", 0)) as stranger:
         assert stranger.recv(1) == b""
     with socket.create_connection(where, source_address=("127.0.0.12", 0)) as noise:
@@ -242,11 +242,3 @@ def test_strangers_and_noise_do_not_keep_the_worker_out(pair: Pair) -> None:
     worker.start()
     for spark in pair:
         spark.wait_ready()
-
-
-def _connects(where: tuple[str, int]) -> bool:
-    try:
-        socket.create_connection(where).close()
-    except OSError:
-        return False
-    return True

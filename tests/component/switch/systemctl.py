@@ -18,19 +18,8 @@ READY = 0.1
 LIFE = 1.0
 
 
-def how(state: Path, release: str) -> str:
-    """Return how an engine behaves."""
-    path = state / f"{release}.how"
-    return path.read_text() if path.exists() else "well"
-
-
 def call(state: Path, verb: str, *words: str) -> str:
-    """Do what systemctl does; return what it prints.
-
-    Args:
-        state: the Spark's folder of state.
-        verb, words: of the command line.
-    """
+    """Do what systemctl does; return what it prints."""
     names = [word for word in words if not word.startswith("-")]
     releases = [name.removeprefix("vllm@").removesuffix(".service") for name in names]
     with (state / "lock").open("w") as lock:
@@ -52,11 +41,11 @@ def call(state: Path, verb: str, *words: str) -> str:
             _start(state, releases[0])
         elif verb == "stop":
             # What ends by itself meanwhile counts as failed.
-            if how(state, releases[0]) == "died":
-                _failed(state, releases[0]).touch()
+            if _how(state, releases[0]) == "died":
+                (state / f"{releases[0]}.failed").touch()
             _file(state, releases[0]).unlink(missing_ok=True)
         elif verb == "reset-failed":
-            for file in state.glob(_failed(state, releases[0]).name):
+            for file in state.glob(f"{releases[0]}.failed"):
                 file.unlink()
         else:
             assert verb == "daemon-reload", verb
@@ -65,17 +54,18 @@ def call(state: Path, verb: str, *words: str) -> str:
     return ""
 
 
+def _how(state: Path, release: str) -> str:
+    path = state / f"{release}.how"
+    return path.read_text() if path.exists() else "well"
+
+
 def _file(state: Path, release: str) -> Path:
     return state / "units" / f"{release}.json"
 
 
-def _failed(state: Path, release: str) -> Path:
-    return state / f"{release}.failed"
-
-
 def _unit(state: Path, release: str) -> tuple[str, bool, str, str]:
     """Return ActiveState, whether it has a job, InvocationID and StatusText."""
-    file, kind = _file(state, release), how(state, release)
+    file, kind = _file(state, release), _how(state, release)
     if not file.exists():
         return "inactive", False, "", ""
     begun = json.loads(file.read_text())

@@ -99,16 +99,11 @@ def test_what_a_spark_says_of_ssh_and_of_published_ports(monkeypatch):
         "ufw allow 8000/tcp comment 'sparkwright door'",
     ]
     said = {"sshd": ["port 22", "addressfamily any"], "ufw": ufw}
-    systemctl = "\n\n".join(
-        ("ActiveState=inactive", "Listen=[::]:2222 (Stream)", "ActiveState=active")
-    )
-    web, db = (
-        {"PrivatePort": own, "PublicPort": port, "Type": "tcp"}
-        for own, port in ((80, 8080), (5, 5))
-    )
+    systemctl = "ActiveState=inactive\n\nListen=[::]:2222 (Stream)\n\nActiveState=active"
+    web = {"PrivatePort": 80, "PublicPort": 8080, "Type": "tcp"}
     containers = [
         {"Names": ["/web"], "Ports": [web | {"IP": "0.0.0.0"}, web | {"IP": "::"}]},
-        {"Names": ["/db"], "Ports": [db | {"IP": "127.0.0.1"}, {"PrivatePort": 9, "Type": "tcp"}]},
+        {"Names": ["/db"], "Ports": [web | {"IP": "127.0.0.1"}, {"PrivatePort": 9, "Type": "tcp"}]},
         {"Names": ["/quiet"], "Ports": []},
     ]
     sockets = [

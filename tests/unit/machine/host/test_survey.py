@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from host.state import docker, machine, readers, sockets
+from host.state import docker, machine, sockets
 from sparkwright.machine.host.survey import Listener, Survey
-from tests.makers.shell import program
 
-INFO: dict[str, Any] = {"ServerVersion": "28.5.1", "Driver": "overlay2", "DriverStatus": []}
+INFO: dict[str, Any] = {"ServerVersion": "28.5.1", "Driver": "overlay2"}
 
 
 @pytest.fixture
@@ -88,30 +87,6 @@ def test_the_listeners_on_its_ports(
     )
 
 
-@pytest.mark.parametrize(
-    ("status", "folder"), [("extfs", "{}"), ("io.containerd.snapshotter.v1", "/var/lib/containerd")]
-)
-def test_the_disk_is_that_on_which_images_lie(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    answers: dict[str, Any],
-    status: str,
-    folder: str,
-) -> None:
-    """What df is asked for tells: the machine of the test may have one file system for all."""
-    program(tmp_path / "df", 'shift 2; echo Filesystem; printf "%s 1\\n" "$@"')
-    path = f"{tmp_path}:{os.environ['PATH']}"
-    monkeypatch.setattr(readers, "_ENVIRONMENT", {"PATH": path})
-    monkeypatch.setenv("PATH", path)
-    own = tmp_path / "docker-root"
-    answers["/info"] = INFO | {"DockerRootDir": str(own), "DriverStatus": [["kind", status]]}
-    wanted = Path(folder.format(own))
-    while not wanted.exists():
-        wanted = wanted.parent
-    found = survey()
-    assert (found.root_device, found.docker_device) == ("/", str(wanted))
-
-
 # As /proc/meminfo of a Spark with 7.0.0-1019-nvidia shows it: CmaFree, and a CmaTotal of 0.
 @pytest.mark.parametrize(
     ("total", "free", "kib"), [(32768, 9783296, 9750528), (0, 0, 0), (65536, 61440, 0)]
@@ -133,3 +108,15 @@ def test_the_pools_of_a_driver_that_has_some(
     said = f"Other: 1\nEnableSystemMemoryPools: {line}\n" if line else None
     monkeypatch.setattr(machine, "text", lambda _: said)
     assert machine.kernel()["pools"] is pools
+
+
+@pytest.mark.parametrize(
+    ("info", "folder"),
+    [
+        ({}, "/var/lib/docker"),
+        ({"DockerRootDir": "/data", "DriverStatus": [["kind", "extfs"]]}, "/data"),
+        ({"DriverStatus": [["", "io.containerd.snapshotter.v1"]]}, "/var/lib/containerd"),
+    ],
+)
+def test_where_images_lie(info: dict[str, Any], folder: str) -> None:
+    assert machine._images(info) == folder
