@@ -76,7 +76,11 @@ def test_what_the_project_does_not_know_the_lock_of_the_site_does(
         repo=checkpoint.repo,
         revision=checkpoint.revision,
         commit="1" * 40,
-        files={"a.safetensors": LockedFile(size=72 * 10**9)},
+        files={
+            "a.safetensors": LockedFile(size=70 * 10**9),
+            "b.safetensors": LockedFile(size=2 * 10**9),
+            "c.json": LockedFile(size=10**9),
+        },
         shape=SHAPE,
     )
     lock = Lock(checkpoints={checkpoint_key(checkpoint): locked})

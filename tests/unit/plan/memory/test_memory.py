@@ -12,8 +12,7 @@ from sparkwright.plan.memory.check import LEAST
 from sparkwright.plan.memory.check import WANTED as WANTED_FREE
 from sparkwright.plan.memory.known_checkpoints import checkpoint_data
 from sparkwright.plan.memory.kv_cache import CacheSettings, flags, kv_cache
-from sparkwright.plan.memory.plan import MemoryPlan, Weights, load_of
-from sparkwright.plan.release.lock import CheckpointLock, Lock, LockedFile, checkpoint_key
+from sparkwright.plan.memory.plan import MemoryPlan
 from sparkwright.plan.release.model_config import Shape
 from tests.commands import sparkwright
 from tests.makers.memory import BF16, CARD, MTP, PAIR, load, planned
@@ -129,18 +128,6 @@ def test_its_kv_cache_holds_what_others_logged():
     assert plan.concurrency == pytest.approx(3.79, rel=0.1)
 
 
-@pytest.mark.parametrize(
-    ("repo", "size"),
-    [
-        # 16 files of 1,800,011,248 bytes, and 47.68 GiB in the header of one.
-        ("local-inference-lab/Qwen3.8-Flash-Next-NVFP4", 16 * 1_800_011_248),
-        ("nvidia/Qwen3.8-Flash-Next-NVFP4", 47.68 * GIB),
-    ],
-)
-def test_the_table_has_the_size_of_its_files(repo: str, size: float):
-    assert checkpoint_data(repo).shape.table_bytes == pytest.approx(size, rel=1e-4)
-
-
 def test_the_mtp_head_is_loaded_where_it_drafts():
     draft = {"method": "mtp", "num_speculative_tokens": 1}
     more = planned(BF16, speculative_config=draft).weights - planned(BF16).weights
@@ -156,21 +143,6 @@ def test_a_drafter_has_weights_and_a_cache_of_its_own():
     # Two Sparks share it, and the weights.
     assert planned("qwen3.6-35b-nvfp4-dflash", sparks=2).drafter == 905_000_000 // 2
     assert planned(MTP, sparks=2).weights == planned(MTP).weights // 2
-
-
-def test_a_lock_says_how_large_it_is():
-    recipe = load_recipe(BF16)
-    checkpoint = recipe.checkpoints["model"]
-    sizes = {"a.safetensors": 7, "b.safetensors": 5, "c.json": 1}
-    locked = CheckpointLock(
-        repo=checkpoint.repo,
-        revision="main",
-        commit="1" * 40,
-        files={name: LockedFile(size=size) for name, size in sizes.items()},
-        shape=SHAPE,
-    )
-    lock = Lock(checkpoints={checkpoint_key(checkpoint): locked})
-    assert load_of(recipe, lock, 1).checkpoints["model"] == Weights(checkpoint.repo, 12, SHAPE)
 
 
 @pytest.mark.parametrize(("share", "fits"), [(0.80, True), (0.95, False)])
@@ -194,19 +166,6 @@ def test_the_preflight_refuses_what_does_not_fit(share: float, fits: bool):
 def test_the_program_prints_a_plan(words, expected, capsys: pytest.CaptureFixture[str]):
     assert sparkwright("recipes", "memory", *words) == 0
     assert expected in capsys.readouterr().out
-
-
-def test_of_several_machines_the_first_is_planned(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    several = {"hardware": ("gb10", "rtx-pro-6000")}
-    recipe = load_recipe(BF16).model_copy(update=several)
-    monkeypatch.setattr("sparkwright.plan.memory.known_checkpoints.load_recipe", lambda _: recipe)
-    sparkwright("recipes", "memory", BF16)
-    said = capsys.readouterr().out
-    assert said.startswith(f"# {BF16} on one Spark, gb10\n")
-    # A part that a recipe lacks has no line.
-    assert "drafter" not in said
 
 
 @pytest.mark.parametrize(

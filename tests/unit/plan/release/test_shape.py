@@ -5,36 +5,12 @@ from typing import Any
 import pytest
 
 from sparkwright.common.schema import parse
+from sparkwright.plan.memory.known_checkpoints import checkpoint_data
 from sparkwright.plan.release.model_config import Shape, shape_of
 from tests.makers.release import MODEL_CONFIG
 
-# Qwen3.5-35B-A3B as its config.json has it, without what has no part in memory.
-TEXT = {
-    "dtype": "bfloat16",
-    "head_dim": 256,
-    "hidden_size": 2048,
-    "layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 10,
-    "linear_conv_kernel_dim": 4,
-    "linear_key_head_dim": 128,
-    "linear_num_key_heads": 16,
-    "linear_num_value_heads": 32,
-    "linear_value_head_dim": 128,
-    "mamba_ssm_dtype": "float32",
-    "max_position_embeddings": 262144,
-    "moe_intermediate_size": 512,
-    "mtp_num_hidden_layers": 1,
-    "num_attention_heads": 16,
-    "num_experts": 256,
-    "num_hidden_layers": 40,
-    "num_key_value_heads": 2,
-    "shared_expert_intermediate_size": 512,
-    "vocab_size": 248320,
-}
-MODEL = {
-    "architectures": ["Qwen3_5MoeForConditionalGeneration"],
-    "text_config": TEXT,
-    "vision_config": {"depth": 27, "hidden_size": 1152, "intermediate_size": 4304},
-}
+MODEL = checkpoint_data("Qwen/Qwen3.5-35B-A3B").config
+TEXT = MODEL["text_config"]
 DRAFTER = {
     "architectures": ["DFlashDraftModel"],
     "head_dim": 128,
