@@ -73,14 +73,6 @@ def test_a_checkpoint_has_a_repository_and_a_folder_below_the_root(
     assert re.match(rf"checkpoints\.model\.{expected}", problem)
 
 
-def test_two_checkpoints_need_two_folders(tmp_path: Path) -> None:
-    one = {"repo": "owner/model", "folder": "same"}
-    (problem,) = problems(tmp_path, checkpoints={"model": one, "drafter": {**one}})
-    assert problem == (
-        "checkpoints.drafter.folder: found same, which model uses; expected a folder of its own"
-    )
-
-
 @pytest.mark.parametrize(
     ("key", "value", "expected"),
     [
@@ -96,6 +88,11 @@ def test_two_checkpoints_need_two_folders(tmp_path: Path) -> None:
         ("image", "example.org/vllm", "expected an image with a tag or digest"),
         ("image", "example.org/vllm:1 --privileged", "expected an image with a tag or digest"),
         ("checkpoints", {}, "checkpoints: found nothing; expected one named model"),
+        (
+            "checkpoints",
+            {name: {"repo": "owner/model", "folder": "same"} for name in ("model", "drafter")},
+            "checkpoints.drafter.folder: found same, which model uses; expected a folder of its",
+        ),
         ("served_names", [], "served_names: found []; expected a list of the names"),
         ("served_names", ["a", "--port"], "served_names: found --port; expected each name once"),
         ("start_timeout", 0, "start_timeout: found 0; expected seconds until it must answer"),

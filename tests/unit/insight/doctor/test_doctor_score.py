@@ -7,7 +7,7 @@ import pytest
 
 from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.plan.causes.log_causes import causes
-from tests.doctor_score.corpus import (
+from tests.doctor_score.score import (
     FRESH_SCORED,
     FRESH_WORKING,
     LAST_SCORED,
@@ -17,9 +17,10 @@ from tests.doctor_score.corpus import (
     THIRD_SCORED,
     THIRD_WORKING,
     WORKING,
+    checkup,
     load,
+    score,
 )
-from tests.doctor_score.score import checkup, score
 
 CASES = {part: load(part) for part in PARTS}
 EVERY = [case for part in PARTS for case in CASES[part]]

@@ -17,7 +17,7 @@ from tests.makers.memory import BF16, CARD, MILLION, MTP, findings, load, planne
 from tests.makers.models import changed
 from tests.makers.preflight import FIT as SURVEY
 
-# The others have an architecture that cannot be planned; test_known_checkpoints says if not.
+# The others have an architecture that cannot be planned; test_memory says if not.
 PLANNED = [name for name in recipe_names() if not load(name).shapeless]
 
 

@@ -23,7 +23,6 @@ from sparkwright.plan.release.container import PAIR, guard_files
 from tests.clock import patience
 from tests.commands import sparkwright
 from tests.makers.recipe import good, put
-from tests.makers.release import numbered
 from tests.unit.driven import fake_host, file_of, placed
 
 # What an engine of one Spark has whatever its recipe says.
@@ -140,16 +139,6 @@ def test_the_container_has_the_names_of_its_release() -> None:
         "--pull": "never",
     }.items():
         assert options(words)[option] == [value]
-
-
-def test_two_ranks_differ_only_in_their_part() -> None:
-    recipe = load_recipe("lab-tiny")
-    head, worker = (serve_arguments(recipe, numbered(2, rank)) for rank in (0, 1))
-    common = {"--tensor-parallel-size": ["2"], "--nnodes": ["2"], "--master-addr": ["192.0.2.1"]}
-    of_head = common | {"--node-rank": ["0"], "--uds": ["/run/vllm/api.sock"]}
-    assert options(head).items() >= of_head.items()
-    assert options(worker).items() >= (common | {"--node-rank": ["1"], "--headless": []}).items()
-    assert not {"--uds", "--port", "--host"} & options(worker).keys()
 
 
 def test_the_program_prints_what_will_run(
