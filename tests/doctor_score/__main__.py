@@ -7,8 +7,7 @@ to be seen only by somebody who writes no entries: whoever saw them would write 
 import argparse
 
 from sparkwright.insight.doctor.report import SHOWN
-from tests.doctor_score.corpus import FRESH_SCORED, FRESH_WORKING, PARTS, WORKING, load
-from tests.doctor_score.score import score
+from tests.doctor_score.score import FRESH_SCORED, FRESH_WORKING, PARTS, WORKING, load, score
 
 
 def main() -> None:

@@ -52,8 +52,7 @@ def _kind(recipe: Recipe) -> str:
 
 def table(recipes: Iterable[Recipe]) -> str:
     """Return a Markdown table with a line for each recipe."""
-    lines = [HEAD, ("---",) * len(HEAD), *map(_row, recipes)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return choices.markdown(HEAD, map(_row, recipes))
 
 
 def _row(recipe: Recipe) -> tuple[str, ...]:

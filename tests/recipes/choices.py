@@ -3,12 +3,12 @@
 What a recipe of ours says, or its plan, is read from it. Of a recipe that others publish stands
 here what was read of it on 2026-11-23, and a file of the same form with the options that matter:
 the importer takes it, its `trusts` are in the table, and its vLLM judges it
-(tests/recipes/test_choices.py).
+(tests/recipes/test_recipes.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -111,10 +111,11 @@ def recipe_of(choice: Choice) -> Recipe:
 def tables() -> str:
     """Return the Markdown of docs/recipes.md."""
     head = ("for", "take", "download", "memory of each", "`trusts`", "tokens/s", "and know")
-    return "\n\n".join(
-        f"**{count}**\n\n{_table(head, (_row(each) for each in CHOICES if each.sparks == sparks))}"
-        for sparks, count in ((1, "One Spark"), (2, "Two Sparks"))
-    )
+    parts = []
+    for sparks, count in ((1, "One Spark"), (2, "Two Sparks")):
+        rows = [_row(each) for each in CHOICES if each.sparks == sparks]
+        parts.append(f"**{count}**\n\n{markdown(head, rows)}")
+    return "\n\n".join(parts)
 
 
 def short_table() -> str:
@@ -128,10 +129,11 @@ def short_table() -> str:
             place, taken = f"{place}, by `sparkwright recipes import`", choice.need
         figure = choice.figure.partition(",")[0]
         places.setdefault(place, []).append(taken + (f" ({figure})" if figure != "?" else ""))
-    return _table(("on", "take"), ((place, "; ".join(taken)) for place, taken in places.items()))
+    return markdown(("on", "take"), ((place, "; ".join(taken)) for place, taken in places.items()))
 
 
-def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
+def markdown(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """Return a table in Markdown."""
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, ("---",) * len(head), *rows))
 
 

@@ -3,15 +3,38 @@
 import os
 import platform
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+import yaml
 
 from sparkwright.declared.recipe.loader import RECIPES, load_recipe, recipe_names
 from tests.lab.setup import missing_packages
-from tests.recipes.broken import BROKEN, write
 from tests.recipes.judge import Case, cases, judge
 
+BASE = "qwen3.5-122b-nvfp4-mtp"  # two Sparks as well, a model with MTP, on vLLM 0.28.0
 Verdict = Callable[[str], dict[Case, list[str]]]
+
+
+# By name: `key` and `value` of a wrong setting as a message shows them, what it says is `expected`,
+# and what the copy says in `args` and `env`, beside what the recipe does.
+BROKEN = yaml.safe_load(Path(__file__).with_name("broken.yaml").read_text())
+
+
+def write(name: str, folder: Path) -> Path:
+    """Write a copy of the recipe with one mistake into a folder and return its file."""
+    wrong = {kind: BROKEN[name].get(kind, {}) for kind in ("args", "env")}
+    data = yaml.safe_load((RECIPES / f"{BASE}.yaml").read_text())
+    for kind, values in wrong.items():
+        data[kind] |= values
+    for difference in data.get("by_sparks", {}).values():
+        # What one number of Sparks sets by itself would hide the mistake.
+        for kind, values in wrong.items():
+            for key in values:
+                difference.get(kind, {}).pop(key, None)
+    file = folder / f"{name}.yaml"
+    file.write_text(yaml.safe_dump(data, sort_keys=False))
+    return file
 
 
 @pytest.fixture(scope="session", autouse=True)

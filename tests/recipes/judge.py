@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import difflib
+import functools
 import json
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sparkwright.common.schema import nearest, shown
 from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.plan.memory.known_checkpoints import checkpoint_data
 from sparkwright.plan.release.command import environment, serve_arguments
-from tests.lab import engine_image
+from tests.lab import engine_image, tiny_model, tiny_texts, tiny_tokenizer
 from tests.makers.release import numbered
-from tests.recipes import models, releases
+from tests.recipes import releases
 from tests.recipes.environment import INSIDE, run_script
-from tests.recipes.sentences import Problem, sentence
 
 _FABRIC = "192.0.2.1"  # stands for the head's fabric address
 _LAB = "lab"  # no GPU is presented: the engine is the image's own, for CPUs
+
+Problem = Mapping[str, Any]  # see inside/judge.py
+# Those that the lab makes.
+TINY = {
+    "sparkwright/tiny-qwen3.5-moe": tiny_model.ensure_models,
+    "sparkwright/tiny-qwen3-texts": tiny_texts.ensure_models,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +46,7 @@ class Case:
     def unknown_models(self) -> list[str]:
         """Repositories of which no config.json is at hand: the configuration is not judged."""
         repos = [checkpoint.repo for checkpoint in self.recipe.whole_models.values()]
-        return [repo for repo in repos if models.files_of(repo) is None]
+        return [repo for repo in repos if files_of(repo) is None]
 
 
 def cases(file: Path, recipe: Recipe) -> list[Case]:
@@ -115,5 +126,102 @@ def _line(case: Case, rank: int) -> dict[str, Any]:
         "variables": environment(recipe, case.sparks) | fabric,
         "models": None
         if case.unknown_models
-        else {checkpoint.folder: models.files_of(checkpoint.repo) for checkpoint in checkpoints},
+        else {checkpoint.folder: files_of(checkpoint.repo) for checkpoint in checkpoints},
     }
+
+
+@functools.cache
+def files_of(repo: str) -> dict[str, str] | None:
+    """Return the files of a checkpoint by name; None if files/models has no data of it.
+
+    There are no weights, and the tokenizer is the tiny model's: it has the tokens that parsers look
+    up.
+    """
+    if repo in TINY:
+        folder = TINY[repo]() / "model"
+        small = [path for path in folder.iterdir() if "safetensors" not in path.name]
+        return {path.name: path.read_text() for path in small}
+    known = checkpoint_data(repo)
+    if known is None:
+        return None
+    files = {
+        "config.json": known.config,
+        "tokenizer.json": tiny_tokenizer.tokenizer(),
+        "tokenizer_config.json": tiny_tokenizer.config(tiny_model.CONTEXT),
+    }
+    return {name: json.dumps(content) for name, content in files.items()}
+
+
+def sentence(recipe: Recipe, sparks: int, release: str, problem: Problem) -> str:
+    """Say what a release has against a line for some Sparks, as ``KEY: found X; expected Y``."""
+    settings = {"args": recipe.for_sparks(sparks).args, "env": recipe.for_sparks(sparks).env}
+    path = _path(settings, problem)
+    words = " ".join(problem.get("words", "").split())
+    words = words if len(words) <= 400 else f"{words[:397]}..."
+    if path is None:
+        line = f"a line for {sparks} Spark(s) that vLLM {release} refuses"
+        return f"found {line}; expected one that it takes: {words}"
+    own = recipe.by_sparks.get(str(sparks))
+    owner = f"by_sparks.{sparks}." if own and path[1] in getattr(own, path[0]) else ""
+    where = f"{owner}{'.'.join(path)}"
+    value: Any = settings
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    found = f"{where}: found {shown(value)}"
+    if known := problem.get("known"):
+        return f"{found}{_no_such(path, release, known)}"
+    if names := problem.get("names"):
+        return f"{found}; {nearest(str(value), names)} (vLLM {release})"
+    return f"{found}; expected what vLLM {release} takes: {words}"
+
+
+def _no_such(path: list[str], release: str, known: Iterable[str]) -> str:
+    kind, name = path
+    names = [option.lstrip("-") for option in known]
+    if kind == "args" and (longer := [option for option in names if option.startswith(name)]):
+        return f" for a part of an option's name; expected it whole: {' or '.join(longer)}"
+    what = "an option" if kind == "args" else "a variable"
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return f" for {what} that vLLM {release} does not know; expected one that it knows{hint}"
+
+
+def _path(settings: Mapping[str, Mapping[str, Any]], problem: Problem) -> list[str] | None:
+    """Find the keys that lead to what a problem is about; None: it names none of the recipe's."""
+    args = settings["args"]
+    if "variable" in problem:
+        return ["env", problem["variable"]]
+    if option := problem.get("option", "").lstrip("-"):
+        return ["args", option if option in args else option.removeprefix("no-")]
+    title, *fields = problem.get("field", [""])
+    option = _kebab(title)  # SpeculativeConfig is what --speculative-config is made into
+    for name in fields:
+        if isinstance(args.get(option), dict) and name in args[option]:
+            return ["args", option, name]
+        if _kebab(name) in args:
+            return ["args", _kebab(name)]
+    if option in args:
+        return ["args", option]
+    return _mentioned(settings, problem.get("words", ""))
+
+
+def _kebab(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).replace("_", "-").lower()
+
+
+def _mentioned(settings: Mapping[str, Mapping[str, Any]], words: str) -> list[str] | None:
+    """Return the key of the recipe that a text mentions first, however it writes it."""
+    places = []
+    for path in _keys(settings):
+        pattern = re.sub("[-_]", "[-_ ]", re.escape(path[-1]).replace(r"\-", "-"))
+        if match := re.search(rf"(?<![\w-]){pattern}(?![\w-])", words, re.IGNORECASE):
+            places.append((match.start(), -len(path[-1]), path))
+    return min(places)[2] if places else None
+
+
+def _keys(settings: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
+    for kind, values in settings.items():
+        for key, value in values.items():
+            yield [kind, key]
+            if isinstance(value, dict):
+                yield from ([kind, key, inner] for inner in value)

@@ -9,9 +9,10 @@ import yaml
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.declared.recipe.loader import RECIPES, recipe_names
 from tests.recipes.__main__ import main
-from tests.recipes.broken import BROKEN
-from tests.recipes.conftest import Verdict
+from tests.recipes.choices import CHOICES, Choice, recipe_of
+from tests.recipes.conftest import BROKEN, Verdict
 from tests.recipes.inside.gpu import GPUS
+from tests.recipes.judge import Case, judge
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -32,9 +33,9 @@ def test_vllm_refuses_a_broken_copy(verdict: Verdict, name: str) -> None:
     assert len(told) == 1, told
     file, key, words = told.pop().split(": ", 2)
     assert Path(file).name == f"{name}.yaml"
-    assert key == mistake.key
-    assert words.startswith(f"found {mistake.value}")
-    assert mistake.expected in words
+    assert key == mistake["key"]
+    assert words.startswith(f"found {mistake['value']}")
+    assert mistake["expected"] in words
 
 
 def test_a_recipe_without_a_judge_is_refused(
@@ -71,3 +72,15 @@ def test_gpus_are_those_of_the_hardware_classes() -> None:
         for name, hardware in HARDWARE.items()
         if name != "lab"
     }
+
+
+OTHERS = [each for each in CHOICES if not isinstance(each.take, str)]
+
+
+@pytest.mark.parametrize("choice", OTHERS, ids=lambda each: each.take.model)
+def test_the_vllm_of_a_choice_of_others_takes_its_line(choice: Choice) -> None:
+    changes = {"vllm": "", "judged_by": choice.take.judge, "unjudged": [*choice.take.fork]}
+    recipe = recipe_of(choice).model_copy(update=changes)
+    case = Case(Path("recipe.yaml"), recipe, choice.sparks, recipe.hardware[0])
+    (problems,) = judge([case]).values()
+    assert not problems

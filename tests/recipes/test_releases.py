@@ -2,16 +2,20 @@
 
 import json
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
 from sparkwright.declared.recipe.vllm_names import number, releases, table
+from sparkwright.plan.memory.known_checkpoints import checkpoint_data
 from sparkwright.plan.release.command import Ranks, environment, serve_arguments
 from tests.recipes.environment import INSIDE, run_script
+from tests.recipes.releases import files
 
 RELEASES = {load_recipe(name).judge: load_recipe(name) for name in recipe_names()}
+TEXT_CONFIG = Path(__file__).with_name("text_config.py")
 
 
 @cache
@@ -51,3 +55,19 @@ def test_the_table_has_the_names_of_the_release(release: str) -> None:
     assert set(said(release)["names"]) == {
         name for name, known in table().items() if known.first <= at <= known.last
     }
+
+
+@pytest.mark.parametrize("overridden", [True, False])
+def test_the_tables_dtype_reaches_the_model(overridden: bool) -> None:
+    recipe = load_recipe("qwen3.8-flash-next-b12x")
+    known = checkpoint_data(recipe.checkpoints["model"].repo)
+    args = {"hf_overrides": recipe.args["hf-overrides"]} if overridden else {}
+    request = {"config": known.config, "args": args, "key": "ple_embedding_dtype"}
+    said = json.loads(run_script(recipe.judge, TEXT_CONFIG, text=json.dumps(request)))
+    assert said == ("nvfp4" if overridden else None)
+
+
+@pytest.mark.parametrize(("version", "leaves_them"), [("0.18.0", False), ("0.19.0", True)])
+def test_a_release_that_leaves_the_scales_of_hybrids_alone(version: str, leaves_them: bool) -> None:
+    source = files(version) / "vllm/model_executor/models/config.py"
+    assert ("Disabling calculate_kv_scales for hybrid model" in source.read_text()) is leaves_them

@@ -1,5 +1,6 @@
 """Attacks on a server, and how its clients fare meanwhile."""
 
+import http.client
 import statistics
 import subprocess
 import sys
@@ -67,7 +68,19 @@ def attack(
         under_way.tried, under_way.left = int(tried), int(left)
 
 
-def median(ask: Callable[[], None]) -> float:
+def first_token(client: http.client.HTTPConnection, head: dict[str, str]) -> float:
+    """Return the seconds until the first piece of a stream of the door has come."""
+    since = time.monotonic()
+    client.request("POST", "/v1/stream", "[2, 0]", head)
+    with client.getresponse() as answer:
+        assert answer.status == 200, answer.read()
+        assert answer.read1(1) == b"a"
+        took = time.monotonic() - since
+    client.close()
+    return took
+
+
+def median(ask: Callable[[], object]) -> float:
     """Return the seconds until what is asked for has come: the median of several times."""
     found = []
     for _ in range(TIMES):

@@ -47,16 +47,6 @@ _HASH = "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
 NAMES = [each["name"] for each in recorded("within")["workloads"]]
 
 
-class _Host:
-    """Takes what a run would log."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def log(self, line: str) -> None:
-        self.lines.append(line)
-
-
 def test_an_answer_to_the_orders_is_taken() -> None:
     assert check_answer(_answered(), ORDERS, NAMES) == ""
 
@@ -77,7 +67,7 @@ def test_figures_that_we_do_not_know_are_left_out() -> None:
 
 def test_files_are_named_by_the_inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmark, "RESULTS", tmp_path / "benchmarks")
-    host = _Host()
+    host = SimpleNamespace(log=lambda line: None)
     hostile = _answered(orders="../../pwned", started=0)
     benchmark._keep(None, host, "chat", hostile, RELEASE, "gb10")  # type: ignore[arg-type]
     written = [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -74,12 +74,8 @@ def test_code_that_one_image_compiles_is_not_loaded_by_another(tmp_path: Path) -
     """Runs the program of one release, with a Docker that knows another image by then."""
     docker = tmp_path / "bin/docker"
     docker.parent.mkdir()
-    docker.write_text(
-        "#!/bin/sh\n"
-        "[ $1 = run ] && printf '%s\\n' \"$@\" > words && exit\n"
-        "[ $1 = image ] && cat id\n"
-    )
-    docker.chmod(0o755)
+    run = "[ $1 = run ] && printf '%s\\n' \"$@\" > words && exit"
+    script(docker, f"#!/bin/sh\n{run}\n[ $1 = image ] && cat id\n")
     program = tmp_path / "run"
     root = tmp_path / "root"
     program.write_text(release(recipe(), root=str(root)).files["run"])

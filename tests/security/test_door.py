@@ -17,7 +17,7 @@ from tests.clock import patience
 from tests.component.door.running import KEYED, FakeServer, Running, haproxy
 from tests.component.servers import until
 from tests.makers.door import KEY, own_certificate, plan
-from tests.security.attacks import CLIENT, CONNECTIONS, HOSTILE, attack, median
+from tests.security.attacks import CLIENT, CONNECTIONS, HOSTILE, attack, first_token, median
 
 # As group_data/all.py has them.
 SETTINGS = {"max_connections": 1000, "stranger_connections": 200}
@@ -49,16 +49,6 @@ def tls(running: Running, tmp_path: Path) -> Callable[[], http.client.HTTPSConne
     )
 
 
-def first_token(client: http.client.HTTPConnection) -> None:
-    """Ask for a stream, and wait for its first piece."""
-    client.request("POST", "/v1/stream", json.dumps([2, 0]), KEYED)
-    answer = client.getresponse()
-    assert answer.status == 200
-    assert answer.read1(1) == b"a"
-    answer.close()
-    client.close()
-
-
 def hostile_lines(running: Running) -> list[str]:
     """What the log says of the addresses that clients do not have."""
     found = (running.root / "log").read_text().splitlines()
@@ -69,12 +59,12 @@ def hostile_lines(running: Running) -> list[str]:
 def test_a_client_with_a_key_gets_its_first_token_as_without_the_attack(
     running: Running, kind: str
 ) -> None:
-    calm = median(lambda: first_token(running.client(CLIENT)))
+    calm = median(lambda: first_token(running.client(CLIENT), KEYED))
     with attack(running.port, kind) as under_way:
         assert under_way.held <= SETTINGS["stranger_connections"]
-        attacked = median(lambda: first_token(running.client(CLIENT)))
+        attacked = median(lambda: first_token(running.client(CLIENT), KEYED))
         # One that nobody knows yet, too; and whoever asks for its health.
-        first_token(running.client("127.0.0.4"))
+        first_token(running.client("127.0.0.4"), KEYED)
         health = running.client("127.0.0.5")
         health.request("GET", "/health")
         assert health.getresponse().status == 200
@@ -87,20 +77,20 @@ def test_silent_handshakes_do_not_hold_up_a_client_with_a_key(
     running: Running, tls: Callable[[], http.client.HTTPSConnection]
 ) -> None:
     for kind in ("silent", "tls"):
-        calm = median(lambda: first_token(tls()))
+        calm = median(lambda: first_token(tls(), KEYED))
         with attack(running.port, kind) as under_way:
             assert under_way.held <= SETTINGS["stranger_connections"]
-            attacked = median(lambda: first_token(tls()))
+            attacked = median(lambda: first_token(tls(), KEYED))
         print(f"{kind}, TLS: {calm * 1000:.0f} ms, attacked {attacked * 1000:.0f} ms")
         assert attacked < 1.5 * calm
 
 
 def test_many_sources_leave_a_quarter_to_those_who_have_shown_a_key(running: Running) -> None:
     sources = tuple(f"127.0.0.{number}" for number in range(11, 21))
-    calm = median(lambda: first_token(running.client(CLIENT)))
+    calm = median(lambda: first_token(running.client(CLIENT), KEYED))
     with attack(running.port, "silent", 500, sources) as under_way:
         assert under_way.held <= SETTINGS["max_connections"] * 3 // 4
-        assert median(lambda: first_token(running.client(CLIENT))) < 1.5 * calm
+        assert median(lambda: first_token(running.client(CLIENT), KEYED)) < 1.5 * calm
 
 
 # Addresses of two IPv6 networks of 64 bits, and two of IPv4.
@@ -154,7 +144,7 @@ def test_a_client_with_a_key_has_more_places_than_a_stranger(
 ) -> None:
     """As a gateway has, or Prometheus: what they ask from is not known beforehand."""
     engine.pause = 0
-    first_token(running.client(CLIENT))
+    first_token(running.client(CLIENT), KEYED)
     held = [running.client(CLIENT) for _ in range(SETTINGS["max_connections"] // 4)]
     assert len(held) > SETTINGS["stranger_connections"]
     for client in held:

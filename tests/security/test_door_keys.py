@@ -5,7 +5,6 @@ import http.client
 import os
 import statistics
 import subprocess
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -16,7 +15,7 @@ import pytest
 from sparkwright.door.key import Key
 from tests.component.door.running import HOLD, FakeServer, Running, haproxy, waiting
 from tests.makers.door import KEY, plan
-from tests.security.attacks import TIMES, attack
+from tests.security.attacks import TIMES, attack, first_token
 
 # As group_data/all.py has them, but for the time that a request waits.
 SETTINGS = {
@@ -73,35 +72,25 @@ def running(
             running.stop()
 
 
+def shown(key: Key) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key.secret}"}
+
+
 def began(running: Running, source: str, key: Key) -> http.client.HTTPConnection:
     """Have a stream, of which the first piece has come."""
     client = running.client(source)
-    head = {"Authorization": f"Bearer {key.secret}"}
-    client.request("POST", "/v1/stream", "[1, null]", head)
+    client.request("POST", "/v1/stream", "[1, null]", shown(key))
     answer = client.getresponse()
     assert answer.status == 200, answer.read()
     return client
-
-
-def first_token(running: Running, source: str, key: Key) -> float:
-    """Return the seconds until the first piece of a stream has come."""
-    since = time.monotonic()
-    client = running.client(source)
-    head = {"Authorization": f"Bearer {key.secret}"}
-    client.request("POST", "/v1/stream", "[2, 0]", head)
-    with client.getresponse() as answer:
-        assert answer.status == 200, answer.read()
-        assert answer.read1(1) == b"a"
-        took = time.monotonic() - since
-    client.close()
-    return took
 
 
 def of_others(running: Running) -> tuple[float, float]:
     """Return the median and the 95th percentile of the others' seconds; none of them may fail."""
 
     def ask(pair: tuple[str, Key]) -> list[float]:
-        return [first_token(running, *pair) for _ in range(TIMES)]
+        source, key = pair
+        return [first_token(running.client(source), shown(key)) for _ in range(TIMES)]
 
     with ThreadPoolExecutor(len(OTHERS)) as each:
         found = sorted(took for one in each.map(ask, OTHERS.items()) for took in one)
@@ -136,7 +125,7 @@ def test_one_key_takes_at_most_half(running: Running, engine: FakeServer, kind: 
     with attack(running.port, kind, SETTINGS["max_connections"] // 10, SOURCES) as under_way:
         assert under_way.held <= SETTINGS["max_connections"] // 2
         attacked = under_attack(running, calm)
-        first_token(running, NEW, OTHERS["127.0.0.2"])
+        first_token(running.client(NEW), shown(OTHERS["127.0.0.2"]))
         assert running.status("GET", "/health", None, source=NOBODY) == 200
         others_have_half(running, engine)
     figures = (f"{1000 * seconds:.0f}" for seconds in (*calm, *attacked))

@@ -1,4 +1,4 @@
-"""Recipes of a stranger, as hostile as a file can be: none opens what its owner did not allow."""
+"""Files of a stranger: no recipe opens what its owner did not allow, and none grows without end."""
 
 import argparse
 from pathlib import Path
@@ -12,6 +12,7 @@ from sparkwright.common.errors import PlanError
 from sparkwright.declared.fleet.file import load_fleet, unsupported
 from sparkwright.declared.fleet.settings import read_settings
 from sparkwright.declared.recipe import vllm_names
+from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.declared.recipe.trust import needs
 from sparkwright.declared.recipe.values import OWN_ARGUMENTS, OWN_ENVIRONMENT
@@ -290,3 +291,52 @@ def test_an_engine_fetches_no_url_unless_the_group_data_name_its_host(tmp_path: 
 def test_what_is_no_host_is_refused(domains: Any) -> None:
     with pytest.raises(PlanError, match=r"^chat.py: media_domains(\[\d\])?: found .*; expected "):
         read_settings({"media_domains": domains}, "chat.py")
+
+
+def bomb(levels: int) -> str:
+    lines = ["b0: &b0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"b{n}: &b{n} [{', '.join([f'*b{n - 1}'] * 9)}]" for n in range(1, levels)]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "told"),
+    [
+        (bomb(9), 1, "found the anchor &b0; expected the value itself: aliases are not supported"),
+        ("a: 1\nhf-overrides: *b", 2, "found the alias *b; expected"),
+        ("a: &a {b: 1}\nc: {<<: [*a, *a]}", 1, "found the anchor &a; expected"),
+        ("a: &a [*a]", 1, "found the anchor &a; expected"),
+        ("\n".join(f"{' ' * n}k:" for n in range(40)), 32, "expected at most 32 levels"),
+        ("a: " + "[" * 200_000, 1, "expected at most 32 levels"),
+        ("a: " + "{a: " * 100_000, 1, "expected at most 32 levels"),
+        ("? " * 100_000, 1, "found a list or a mapping as a key; expected a name"),
+        ("- " * 100_000, 1, "expected at most 32 levels"),
+        ("a: 1\nb: " + "9" * 300_000, 2, "a number of 300000 characters; expected at most 100"),
+        ("a: 1\nb: 0." + "1" * 300_000, 2, "a number of 300002 characters; expected at most 100"),
+        ("a: 0x" + "f" * 100_000, 1, "a number of 100002 characters"),
+        ("a: " + "x" * 2**20, None, "found more than 1,048,576 bytes"),
+        ("é" * 2**20, None, "found more than 1,048,576 bytes"),
+    ],
+    ids=lambda value: str(value)[:24],
+)
+@pytest.mark.parametrize("read", ["recipe", "inventory"])
+def test_a_file_that_grows_is_refused_with_its_line(
+    tmp_path: Path, text: str, line: int | None, told: str, read: str
+) -> None:
+    file = tmp_path / "grows.yaml"
+    file.write_text(text)
+    with pytest.raises(PlanError) as raised:
+        load_recipe(str(file)) if read == "recipe" else load_fleet(file)
+    (problem,) = raised.value.problems
+    assert problem.startswith(f"{file}:{line}: found " if line else f"{file}: found ")
+    assert told in problem
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.text(alphabet="ab:-?[]{}&*!<>,'\"|#%@0159.\n \t", max_size=200))
+def test_no_text_ends_otherwise_than_with_a_problem(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "any.yaml"
+    file.write_text(text)
+    with pytest.raises(PlanError) as raised:
+        load_recipe(str(file))
+    assert all(problem.startswith(str(file)) for problem in raised.value.problems)

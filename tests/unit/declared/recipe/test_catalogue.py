@@ -1,14 +1,13 @@
 """The table of recipes: what it says of one, and that the documentation holds it."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 
+from sparkwright.declared.recipe import vllm_names
 from sparkwright.declared.recipe.loader import RECIPES as PROJECT_RECIPES
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
 from sparkwright.declared.recipe.recipe import Recipe
-from tests.makers.recipe import loaded
+from tests.recipes import releases
 from tests.recipes.catalogue import (
     CHOICE,
     CHOSEN,
@@ -16,18 +15,10 @@ from tests.recipes.catalogue import (
     END,
     README,
     START,
-    catalogue,
-    table,
     written,
     written_readme,
 )
 from tests.recipes.choices import CHOICES, recipe_of
-
-
-def cells(folder: Path, **changes: object) -> list[str]:
-    """Of the one line that a recipe makes."""
-    *_, line = table([loaded(folder, **changes)]).splitlines()
-    return [cell.strip() for cell in line.strip("|").split(" | ")]
 
 
 def test_the_documentation_holds_the_tables() -> None:
@@ -67,43 +58,8 @@ def test_a_recipe_says_what_it_does_to_requests(recipe: Recipe) -> None:
     assert is_explained is ("heretic" in str(recipe).lower())
 
 
-def test_every_recipe_but_the_labs_has_a_line() -> None:
-    lines = catalogue(map(load_recipe, recipe_names())).splitlines()
-    shown = [line.split("`")[1] for line in lines if line.startswith("| `")]
-    assert sorted(shown) == [name for name in recipe_names() if not name.startswith("lab-")]
-
-
-def test_a_line(tmp_path: Path) -> None:
-    assert cells(
-        tmp_path,
-        description="A model\nof ours.",
-        sparks=[1, 2],
-        args={"max-model-len": 262144},
-        expected={"single": {"tok_s": 83.9, "tok_s_min": 41.1}, "prose": {"tok_s": 25.4}},
-    ) == ["`try`", "A model of ours.", "gb10: 1 or 2", "262,144", "25 to 84"]
-    assert r"a \| b" in table([loaded(tmp_path, description="a | b")])
-    # What a source does not tell.
-    assert cells(tmp_path, args={"max-model-len": "auto"})[3:] == ["what fits", "?"]
-    assert cells(tmp_path, args={})[3] == "the model's"
-
-
-ONE = {"single": {"tok_s": 74.9}}
-
-
-@pytest.mark.parametrize(
-    ("changes", "shown"),
-    [
-        ({"expected": {"short": {"tok_s": 31.6}, "code": {"tok_s": 31.7}}}, "32"),
-        ({"expected": {"concurrent-1": {"tok_s": 109.1, "total_tok_s": 102.9}}}, "109, 103 in all"),
-        ({"expected": {"concurrent-4": {"tok_s": 48.5, "total_tok_s": 128.1}}}, "128 in all"),
-        ({"expected": {"json": {"tok_s": 50}, "mix-short": {"total_tok_s": 80}}}, "50, 80 in all"),
-        ({"expected": {"long-8k": {"ttft_ms": 2550}}}, "?"),
-        (
-            {"expected": ONE, "by_sparks": {2: {"expected": {"single": {"tok_s": 100.2}}}}},
-            "75; on 2: 100",
-        ),
-        ({"expected": ONE, "by_sparks": {2: {"expected": {}}}}, "75"),
-    ],
-)
-def test_speeds(tmp_path: Path, changes: dict[str, object], shown: str) -> None:
-    assert cells(tmp_path, sparks=[1, 2], **changes)[4] == shown
+def test_the_release_of_every_recipe_can_be_had_and_is_in_the_table_of_names() -> None:
+    assert not releases.lacking(), "run: python -m tests.recipes.releases"
+    known = {*vllm_names.releases()}
+    lacking = {each for each in releases.checked_by() if vllm_names.number(each) not in known}
+    assert not lacking, f"{lacking}: run as root: python -m tests.recipes.names"

@@ -1,6 +1,5 @@
 """vLLM's options: one reading, which is vLLM's own, for everything that asks."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -8,17 +7,8 @@ from typing import Any
 import pytest
 
 import sparkwright
-from sparkwright.common.hardware import HARDWARE
-from sparkwright.declared.fleet.file import load_fleet
-from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.options import AUTO, Options, problems
-from sparkwright.door.gateway.gateway import upstreams
-from sparkwright.plan.memory.known_checkpoints import nominal_load
-from sparkwright.plan.memory.plan import plan_memory
-from tests.makers.recipe import loaded
 from tests.makers.recipe import problems as loading
-from tests.makers.release import recipe, release
-from tests.recipes.catalogue import table
 
 BATCHED = "max-num-batched-tokens"
 
@@ -124,26 +114,6 @@ def test_drafts_are_seen_however_they_are_said(tmp_path: Path, args: dict[str, A
 )
 def test_what_cuda_graphs_hold(args: dict[str, Any], graphs: str):
     assert Options.model_validate(args).graphs == graphs
-
-
-@pytest.mark.parametrize("tokens", [65536, "65536", "64K"])
-def test_every_reader_sees_the_same_step(tokens: object):
-    args = {BATCHED: tokens}
-    served = load_recipe("qwen3.5-35b").model_copy(update={"args": args})
-    plan = plan_memory(nominal_load(served, 1), HARDWARE["gb10"])
-    assert plan.flags.batched == 65536
-    unit = json.loads(release(recipe(args=args)).files["unit.json"])
-    assert unit["longest_step"] == round(65.536 * (1 + 11e-6 * 262_144), 1)
-
-
-@pytest.mark.parametrize("length", [262144, "262144", "256K"])
-def test_every_reader_sees_the_same_context(tmp_path: Path, length: object):
-    read = loaded(tmp_path, args={"max-model-len": length})
-    inventory = tmp_path / "sparks.yaml"
-    inventory.write_text("sparks: {a: {}}\nreplicas: {chat: {recipe: ./try.yaml, sparks: [a]}}\n")
-    (upstream,) = upstreams(load_fleet(inventory), {str(tmp_path / "try.yaml"): read})
-    assert upstream.context == 262144
-    assert " 262,144 |" in table([read])
 
 
 def test_nothing_else_reads_what_options_mean():

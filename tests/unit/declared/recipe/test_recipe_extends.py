@@ -1,6 +1,5 @@
 """A recipe that takes over what another says, and built images."""
 
-from datetime import date
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from sparkwright.common.errors import PlanError
 from sparkwright.declared.recipe import loader
 from sparkwright.declared.recipe.loader import load_recipe
-from tests.makers.recipe import good, loaded, put
+from tests.makers.recipe import good, put
 
 OWN = {"extends": "base", "description": "Another.", "source": "here", "proven": "By us."}
 
@@ -85,20 +84,6 @@ def test_figures_differ_with_the_number_of_sparks(tmp_path: Path) -> None:
     recipe = extended(tmp_path, expected={"short": {"tok_s": 40}}, by_sparks=two)
     assert recipe.for_sparks(1).expected == {"short": {"tok_s": 40}}
     assert recipe.for_sparks(2).expected == {"single": {"tok_s": 70}}
-
-
-def test_what_a_good_recipe_may_say_of_its_image_and_checkpoints(tmp_path: Path) -> None:
-    assert loaded(tmp_path).build is None
-    build = {"build": "sm121-inject", "base": "example.org/vllm:1", "args": {"VLLM_COMMIT": "abc"}}
-    built = loaded(tmp_path, image=build)
-    assert built.base_image == "example.org/vllm:1"
-    assert built.build
-    assert built.build.args == {"VLLM_COMMIT": "abc"}
-    assert loaded(tmp_path, vllm="0.33.0").judge == "0.33.0"
-    assert loaded(tmp_path, vllm="main", judged_by="0.20.2").judge == "0.20.2"
-    since = date(2026, 4, 19)
-    model = {"repo": "owner/model", "folder": "model", "not_before": since}
-    assert loaded(tmp_path, checkpoints={"model": model}).checkpoints["model"].not_before == since
 
 
 @pytest.mark.parametrize("base", ["", "null", "''", "[]", "false"])

@@ -4,15 +4,16 @@ import pytest
 
 from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.plan.causes.log_causes import causes
-from tests.doctor_score.corpus import (
+from tests.doctor_score.score import (
     FRESH_WORKING,
     LAST_SCORED,
     PARTS,
     PROJECT,
     WORKING,
+    checkup,
     load,
+    score,
 )
-from tests.doctor_score.score import checkup, score
 
 CASES = {part: load(part) for part in PARTS}
 

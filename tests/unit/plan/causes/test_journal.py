@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sparkwright.plan.causes.log_causes import Journal, from_log
+from sparkwright.plan.causes.log_causes import from_log
 
 WORDS = {
     line: name
@@ -123,10 +123,6 @@ def test_guesses_fill_up_to_three_causes_and_no_more() -> None:
     assert guesses(OOM) == ["free-memory-at-start", "kv-cache-too-small"]
     assert guesses("OSError: [Errno 28] No space left on device", "EADDRINUSE", OOM) == []
     assert guesses("serving") == []
-
-
-def test_a_warning_is_no_error() -> None:
-    assert [line.mild for line in Journal(["a", "WARNING 11-22 10:00:00 b"]).lines] == [False, True]
 
 
 @pytest.mark.parametrize("line", WORDS)

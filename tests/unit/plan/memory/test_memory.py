@@ -1,22 +1,36 @@
-"""The memory plan: beside published figures, and what it is made of."""
+"""The memory plan: beside published figures, of two engines, and the data that it is made of."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from sparkwright.common.hardware import GIB
-from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.common.errors import PlanError
+from sparkwright.common.hardware import GIB, HARDWARE
+from sparkwright.declared.recipe.loader import load_recipe, recipe_names
 from sparkwright.machine.preflight.deploy import preflight
+from sparkwright.plan.memory import known_checkpoints
 from sparkwright.plan.memory.check import LEAST
 from sparkwright.plan.memory.check import WANTED as WANTED_FREE
-from sparkwright.plan.memory.known_checkpoints import checkpoint_data
+from sparkwright.plan.memory.known_checkpoints import (
+    MODELS,
+    checkpoint_data,
+    data_file,
+    nominal_load,
+)
 from sparkwright.plan.memory.kv_cache import CacheSettings, flags, kv_cache
-from sparkwright.plan.memory.plan import MemoryPlan, Weights, load_of
-from sparkwright.plan.release.lock import CheckpointLock, Lock, LockedFile, checkpoint_key
+from sparkwright.plan.memory.plan import MIB, Load, MemoryPlan, engine_bytes, sized
+from sparkwright.plan.release.lock import (
+    CheckpointLock,
+    Lock,
+    LockedFile,
+    checkpoint_key,
+    write_lock,
+)
 from sparkwright.plan.release.model_config import Shape
 from tests.commands import sparkwright
-from tests.makers.memory import BF16, CARD, MTP, PAIR, load, planned
+from tests.makers.memory import BF16, CARD, MTP, PAIR, findings, load, planned
 from tests.makers.preflight import SPARK, WANTED
 from tests.unit.driven import fake_host
 from tests.unit.seed_memory import logged, published
@@ -129,18 +143,6 @@ def test_its_kv_cache_holds_what_others_logged():
     assert plan.concurrency == pytest.approx(3.79, rel=0.1)
 
 
-@pytest.mark.parametrize(
-    ("repo", "size"),
-    [
-        # 16 files of 1,800,011,248 bytes, and 47.68 GiB in the header of one.
-        ("local-inference-lab/Qwen3.8-Flash-Next-NVFP4", 16 * 1_800_011_248),
-        ("nvidia/Qwen3.8-Flash-Next-NVFP4", 47.68 * GIB),
-    ],
-)
-def test_the_table_has_the_size_of_its_files(repo: str, size: float):
-    assert checkpoint_data(repo).shape.table_bytes == pytest.approx(size, rel=1e-4)
-
-
 def test_the_mtp_head_is_loaded_where_it_drafts():
     draft = {"method": "mtp", "num_speculative_tokens": 1}
     more = planned(BF16, speculative_config=draft).weights - planned(BF16).weights
@@ -156,21 +158,6 @@ def test_a_drafter_has_weights_and_a_cache_of_its_own():
     # Two Sparks share it, and the weights.
     assert planned("qwen3.6-35b-nvfp4-dflash", sparks=2).drafter == 905_000_000 // 2
     assert planned(MTP, sparks=2).weights == planned(MTP).weights // 2
-
-
-def test_a_lock_says_how_large_it_is():
-    recipe = load_recipe(BF16)
-    checkpoint = recipe.checkpoints["model"]
-    sizes = {"a.safetensors": 7, "b.safetensors": 5, "c.json": 1}
-    locked = CheckpointLock(
-        repo=checkpoint.repo,
-        revision="main",
-        commit="1" * 40,
-        files={name: LockedFile(size=size) for name, size in sizes.items()},
-        shape=SHAPE,
-    )
-    lock = Lock(checkpoints={checkpoint_key(checkpoint): locked})
-    assert load_of(recipe, lock, 1).checkpoints["model"] == Weights(checkpoint.repo, 12, SHAPE)
 
 
 @pytest.mark.parametrize(("share", "fits"), [(0.80, True), (0.95, False)])
@@ -196,19 +183,6 @@ def test_the_program_prints_a_plan(words, expected, capsys: pytest.CaptureFixtur
     assert expected in capsys.readouterr().out
 
 
-def test_of_several_machines_the_first_is_planned(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    several = {"hardware": ("gb10", "rtx-pro-6000")}
-    recipe = load_recipe(BF16).model_copy(update=several)
-    monkeypatch.setattr("sparkwright.plan.memory.known_checkpoints.load_recipe", lambda _: recipe)
-    sparkwright("recipes", "memory", BF16)
-    said = capsys.readouterr().out
-    assert said.startswith(f"# {BF16} on one Spark, gb10\n")
-    # A part that a recipe lacks has no line.
-    assert "drafter" not in said
-
-
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -226,3 +200,152 @@ def test_what_does_not_fit_or_cannot_be(words, expected, capsys: pytest.CaptureF
     assert sparkwright("recipes", "memory", *words) == 1
     said = capsys.readouterr()
     assert expected in said.out + said.err
+
+
+GB10, LAB = HARDWARE["gb10"], HARDWARE["lab"]
+SMALL = "qwen3.6-35b-nvidia"
+RECIPES = [
+    name
+    for name in recipe_names()
+    if "gb10" in (own := load_recipe(name)).hardware and 1 in own.sparks and own.answers == "chat"
+]
+
+
+def shapeless(share: float) -> Load:
+    own = load(SMALL, gpu_memory_utilization=share)
+    weights = {name: replace(each, shape=None) for name, each in own.checkpoints.items()}
+    return replace(own, checkpoints=weights)
+
+
+def test_an_engine_gets_its_cache_in_bytes_and_a_share_that_is_what_it_takes() -> None:
+    own = load(SMALL, gpu_memory_utilization=0.4)
+    given = sized(own, GB10)
+    assert given.options.kv_cache_memory_bytes
+    assert given.options.kv_cache_memory_bytes % MIB == 0
+    # What it had alone, but for the graphs that some releases have outside of the share.
+    assert given.options.gpu_memory_utilization == pytest.approx(0.4, abs=0.02)
+    again = nominal_load(given, 1)
+    assert engine_bytes(again, GB10) == pytest.approx(engine_bytes(own, GB10), abs=MIB)
+    assert sized(again, GB10).args == given.args
+    # A size of the recipe's own is kept. vLLM would wait in vain for nine tenths to be free.
+    own = load(SMALL, gpu_memory_utilization=0.9, kv_cache_memory_bytes=4 * GIB)
+    given = sized(own, GB10)
+    assert given.options.kv_cache_memory_bytes == 4 * GIB
+    assert given.options.gpu_memory_utilization < 0.5
+    # What cannot be planned stays as it is.
+    unknown = shapeless(0.9)
+    assert sized(unknown, GB10) == unknown.recipe
+    assert sized(own, LAB) == own.recipe
+    assert engine_bytes(own, LAB) == 0
+
+
+def test_the_sum_has_to_fit() -> None:
+    beside = engine_bytes(load(SMALL, gpu_memory_utilization=0.1), GB10)
+    assert findings(load(BF16)) == []
+    (finding,) = findings(load(BF16), beside=beside)
+    assert finding.error
+    assert f"the other engine, which takes {beside / GIB:.1f} GiB" in finding.found
+    # The remedy holds, with the other one beside it.
+    (share,) = re.findall(r"\d[\d.]*", finding.remedy)
+    again = load(BF16, gpu_memory_utilization=float(share))
+    assert not [each for each in findings(again, beside=beside) if each.error]
+
+
+@pytest.mark.parametrize("chat", RECIPES)
+def test_a_model_for_texts_fits_beside_all_but_the_largest_shares(chat: str) -> None:
+    """As docs/two-models.md says."""
+    share = load_recipe(chat).options.gpu_memory_utilization
+    for texts in ("qwen3-embedding-0.6b", "qwen3-reranker-0.6b"):
+        found = findings(load(chat), beside=engine_bytes(load(texts), GB10))
+        assert any(each.error for each in found) == (share == 0.85), found
+
+
+def test_a_card_has_no_host_beside_its_engines() -> None:
+    own = load(CARD, gpu_memory_utilization=0.9, max_num_seqs=16)
+    assert not [each for each in findings(own, "rtx-5090") if each.error]
+    errors = [each for each in findings(own, "rtx-5090", beside=8 * GIB) if each.error]
+    assert any("beside the other engine's 8.0 GiB" in each.found for each in errors)
+
+
+def test_what_has_no_plan_counts_with_its_share() -> None:
+    beside = engine_bytes(shapeless(0.4), GB10)
+    assert beside == int(0.4 * GB10.total_gib * GIB) + 2 * GIB
+    unknown, wrong = findings(shapeless(0.6), beside=beside)
+    assert (unknown.error, wrong.error) == (False, True)
+    assert "its share and the other engine take 75.0 GiB and 50.7 GiB of " in wrong.found
+    assert findings(shapeless(0.6)) == [unknown]
+    assert findings(shapeless(0.5), beside=engine_bytes(shapeless(0.3), GB10)) == [unknown]
+    assert findings(shapeless(0.6), "lab", beside=beside) == []
+
+
+ADD = "python -m tests.recipes.add_model"
+OF_SPARKS = [recipe for recipe in map(load_recipe, recipe_names()) if recipe.hardware != ["lab"]]
+RECIPE = "qwen3.5-35b"
+NAMED = {checkpoint.repo for recipe in OF_SPARKS for checkpoint in recipe.checkpoints.values()}
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a site, with a Sparkwright that knows no checkpoint."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(known_checkpoints, "MODELS", tmp_path / "models")
+    return tmp_path
+
+
+def test_every_recipe_has_the_data_of_its_checkpoints_and_reads_all():
+    lacking = {
+        recipe.name
+        for recipe in OF_SPARKS
+        for checkpoint in recipe.checkpoints.values()
+        if checkpoint_data(checkpoint.repo) is None
+    }
+    assert not lacking, f"run: {ADD} {' '.join(sorted(lacking))}"
+    files = {path for path in MODELS.rglob("*") if path.is_file()}
+    strange = files - {data_file(repo) for repo in NAMED}
+    assert not strange, f"no recipe names them: {', '.join(map(str, strange))}"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "expected JSON"),
+        ("[" * 100_000, "expected JSON"),
+        ("[]", "a.json: found []; expected"),
+        ('{"size": "1", "source": "x", "config": {}}', 'size: found "1"; expected the bytes of'),
+        ('{"size": 2000000000000000, "source": "x", "config": {}}', "size: found 2000000000000000"),
+    ],
+    ids=["cut", "deep", "list", "text", "large"],
+)
+def test_a_file_that_is_broken_is_named(
+    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(known_checkpoints, "MODELS", tmp_path)
+    (tmp_path / "owner").mkdir()
+    (tmp_path / "owner" / "a.json").write_text(text)
+    with pytest.raises(PlanError) as caught:
+        checkpoint_data("owner/a")
+    assert str(caught.value).startswith(f"{tmp_path}/owner/a.json: ")
+    assert said in str(caught.value)
+
+
+def test_what_the_project_does_not_know_the_lock_of_the_site_does(
+    site: Path, capsys: pytest.CaptureFixture[str]
+):
+    checkpoint = load_recipe(RECIPE).checkpoints["model"]
+    locked = CheckpointLock(
+        repo=checkpoint.repo,
+        revision=checkpoint.revision,
+        commit="1" * 40,
+        files={
+            "a.safetensors": LockedFile(size=70 * 10**9),
+            "b.safetensors": LockedFile(size=2 * 10**9),
+            "c.json": LockedFile(size=10**9),
+        },
+        shape=SHAPE,
+    )
+    lock = Lock(checkpoints={checkpoint_key(checkpoint): locked})
+    write_lock(site / "inventory" / "sparks.lock.yaml", lock)
+    assert sparkwright("recipes", "memory", RECIPE) == 0
+    assert capsys.readouterr().out.startswith(
+        f"# {RECIPE} on one Spark, gb10\nweights        65.55"
+    )
