@@ -1,7 +1,4 @@
-"""A container shows the GPU: the program, with a stand-in for Docker that is no more than a chroot.
-
-What is in the image, and what runs there, is real: Python, the loader, nvidia-smi as a script.
-"""
+"""A container shows the GPU: all is real but Docker, a chroot, and nvidia-smi, a script."""
 
 import os
 import pwd
@@ -136,39 +133,21 @@ def _fault(said: str) -> Callable[[Spark], object]:
 @pytest.mark.parametrize(
     ("fails", "cause", "remedy"),
     [
-        (
-            _fault("docker: Error response from daemon: nvidia-container-cli: initialization error:"
-                   " nvml error: driver/library version mismatch: unknown"),
-            "The NVIDIA driver was updated",
-            "Reboot",
-        ),
-        (
-            _fault("failed to inject CDI devices: unresolvable CDI devices nvidia.com/gpu=all"),
-            "no description of the GPU (CDI)",
-            "nvidia-ctk cdi generate",
-        ),
-        (
-            _fault("stderr: Auto-detected mode as 'csv'\ninvoking the NVIDIA Container Runtime "
-                   "Hook directly (e.g. specifying the docker --gpus flag) is not supported."),
-            "does not support Docker's --gpus",
-            "--runtime nvidia",
-        ),
-        (
-            _fault("initialization error: nvml error: driver not loaded: unknown"),
-            "driver is not loaded",
-            "modprobe nvidia",
-        ),
-        (
-            _fault("docker: Error response from daemon: unknown or invalid runtime name: nvidia."),
-            "the NVIDIA runtime is missing",
-            "nvidia-ctk runtime configure",
-        ),
+        (_fault("docker: Error response from daemon: nvidia-container-cli: initialization error: "
+                "nvml error: driver/library version mismatch: unknown"),
+         "The NVIDIA driver was updated", "Reboot"),
+        (_fault("failed to inject CDI devices: unresolvable CDI devices nvidia.com/gpu=all"),
+         "no description of the GPU (CDI)", "nvidia-ctk cdi generate"),
+        (_fault("stderr: Auto-detected mode as 'csv'\ninvoking the NVIDIA Container Runtime "
+                "Hook directly (e.g. specifying the docker --gpus flag) is not supported."),
+         "does not support Docker's --gpus", "--runtime nvidia"),
+        (_fault("initialization error: nvml error: driver not loaded: unknown"),
+         "driver is not loaded", "modprobe nvidia"),
+        (_fault("docker: Error response from daemon: unknown or invalid runtime name: nvidia."),
+         "the NVIDIA runtime is missing", "nvidia-ctk runtime configure"),
         (lambda spark: spark.cuda(999), "CUDA does not start", "modprobe -r nvidia_uvm"),
-        (
-            lambda spark: (spark.folder / "libcuda.so.1").unlink(),
-            "did not add the driver",
-            "nvidia-ctk config",
-        ),
+        (lambda spark: (spark.folder / "libcuda.so.1").unlink(),
+         "did not add the driver", "nvidia-ctk config"),
     ],
     ids=["mismatch", "cdi", "hook", "unloaded", "runtime", "cuda-999", "no-cuda"],
 )  # fmt: skip

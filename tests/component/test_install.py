@@ -1,7 +1,4 @@
-"""A package comes beside others who use apt: a real apt, with a root of its own.
-
-Its sources, lists, locks and packages are in a folder; so is what it installs.
-"""
+"""A package comes beside others who use apt: a real apt, which takes a folder for its system."""
 
 import fcntl
 import os
@@ -27,6 +24,8 @@ from sparkwright.machine.host.operations.packages import (
     install_script,
     parse_attempt,
 )
+from tests.clock import patience
+from tests.component.servers import free_port, listens, until
 from tests.lab import apt
 from tests.makers.bundle import write_index
 from tests.programs import script
@@ -63,7 +62,6 @@ with open(sys.argv[1], "a") as lock:
 
 @operation()
 def installed(package: str) -> Generator[PyinfraCommand]:
-    """Have a package."""
     yield install(package)
 
 
@@ -93,6 +91,29 @@ class Root:
     def updates(self) -> list[bool]:
         """Of each attempt, whether it was to fetch the lists."""
         return ["update=yes" in script for script in self.spark.scripts() if "apt-get" in script]
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The repository, in a cache of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARKWRIGHT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield apt.ensure_repository()
+
+
+@pytest.fixture(scope="module")
+def repository_url(repository: Path) -> Iterator[str]:
+    port = free_port()
+    address = f"127.0.0.1:{port}"
+    server = subprocess.Popen(
+        apt.serve_command(repository, address), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        until(lambda: listens(port))
+        yield f"http://{address}"
+    finally:
+        server.terminate()
+        server.wait(timeout=patience())
 
 
 @pytest.fixture
@@ -275,15 +296,6 @@ def test_a_package_that_a_bundle_lacks_is_named(
     assert not offline.spark.run(installed, package="earlyoom").did_succeed()
     assert "bundle.json: files: found no packages/" in caplog.text
     assert "expected it, as earlyoom is needed: run `sparkwright bundle" in caplog.text
-
-
-def test_a_package_that_was_changed_on_the_spark_is_sent_anew(offline: Root) -> None:
-    assert offline.install()
-    (deb,) = (offline.folder / "r/bundle/packages").rglob("*.deb")
-    content = deb.read_bytes()
-    deb.write_bytes(content[:-1] + b"?")
-    assert offline.install()
-    assert deb.read_bytes() == content
 
 
 def test_one_that_a_killed_run_began_is_waited_for(tmp_path: Path) -> None:

@@ -1,7 +1,4 @@
-"""Ctrl-C at any moment, with one Spark and with two: the command ends at once, with status 130.
-
-Whatever a command waits for here would take a quarter of an hour.
-"""
+"""A person at a run: Ctrl-C at any moment of waits of 15 minutes; answers to its questions."""
 
 import os
 import signal
@@ -24,6 +21,8 @@ KEYS = "keys_command: [sh, -c, 'touch asked; exec sleep 900']\n"
 SSH = "#!/bin/sh\ntrap 'kill $!; exit 255' INT\n: > asked\nsleep 900 & wait\n"
 EXECUTED = "Interrupted. Nothing is lost: a download"
 BEFORE = "Interrupted. No Spark was changed."
+NO = "Nothing was changed on any Spark."
+BOTH = pytest.mark.parametrize("words", [sparkwright("apply"), pyinfra("deploys/spark.py")])
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +63,11 @@ def site(tmp_path: Path, running: dict[str, Machine], request: pytest.FixtureReq
     return Site(tmp_path, running, request.param)
 
 
-BOTH = [sparkwright("apply"), pyinfra("deploys/spark.py")]
+@pytest.fixture
+def pair(tmp_path: Path, running: dict[str, Machine]) -> Site:
+    for machine in running.values():
+        (machine.folder / "changed").unlink(missing_ok=True)
+    return Site(tmp_path, running, 2)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +94,7 @@ def test_while_a_command_is_imported(
     assert said == ("" if module == "sparkwright.verify.plugin" else "interrupted")
 
 
-@pytest.mark.parametrize("words", BOTH)
+@BOTH
 @pytest.mark.parametrize(
     ("changes", "module"),
     [({}, "sparkwright.run.inventory.groups"), ({"more": KEYS}, ""), ({"where": "fact"}, "")],
@@ -120,7 +123,9 @@ def nobody_answers(site: Site) -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-@pytest.mark.parametrize("words", [*BOTH, sparkwright("status")])
+@pytest.mark.parametrize(
+    "words", [sparkwright("apply"), pyinfra("deploys/spark.py"), sparkwright("status")]
+)
 def test_while_no_spark_answers(site: Site, words: list[str]) -> None:
     with nobody_answers(site) as port:
         site.write(port=port)
@@ -129,7 +134,7 @@ def test_while_no_spark_answers(site: Site, words: list[str]) -> None:
     assert "no answer" not in said
 
 
-@pytest.mark.parametrize("words", BOTH)
+@BOTH
 def test_at_the_question(site: Site, words: list[str]) -> None:
     said = interrupted(site, words)
     assert BEFORE in said
@@ -178,3 +183,83 @@ def test_while_init_tries_a_machine(tmp_path: Path, running: dict[str, Machine])
         said = interrupted(site, sparkwright(f"init new --spark ann@127.0.0.1:{port}"))
     assert said.strip().endswith("interrupted")
     assert not (tmp_path / "new").exists()
+
+
+def answered(pair: Site, words: list[str], answer: str) -> tuple[int, str]:
+    """Run a command whose person types this; return its status, and what it printed."""
+    done = subprocess.run(
+        words,
+        cwd=pair.folder,
+        env=pair.environment(),
+        input=answer,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=patience(),
+    )
+    assert "Traceback" not in done.stdout
+    assert "Press enter" not in done.stdout
+    assert done.returncode or "found no" not in done.stdout
+    return done.returncode, done.stdout
+
+
+def changed(pair: Site) -> list[bool]:
+    return [(machine.folder / "changed").exists() for machine in pair.machines.values()]
+
+
+@BOTH
+@pytest.mark.parametrize("answer", ["y\n", "yes\n", "Y\n", "what?\ny\n"])
+def test_yes_does_it(pair: Site, words: list[str], answer: str) -> None:
+    status, said = answered(pair, words, answer)
+    assert status == 0, said
+    assert "Do this? [y/N]" in said
+    assert changed(pair) == [True, True]
+
+
+@BOTH
+@pytest.mark.parametrize("answer", ["n\n", "no\n", "\n"])
+def test_no_and_enter_change_nothing(pair: Site, words: list[str], answer: str) -> None:
+    status, said = answered(pair, words, answer)
+    assert status == 1
+    assert f"{NO}\n" in said
+    assert changed(pair) == [False, False]
+
+
+def test_no_names_the_files_that_stay(pair: Site) -> None:
+    pair.write(where="file")
+    status, said = answered(pair, sparkwright("apply"), "n\n")
+    assert status == 1
+    assert f"{NO[:-1]}; on this machine stays what the next run uses: " in said
+    assert "inventory/sparks.lock.yaml.\n" in said
+
+
+@BOTH
+def test_without_anybody_to_answer_it_names_the_option(pair: Site, words: list[str]) -> None:
+    status, said = answered(pair, words, "")
+    assert status == 1
+    assert "found no terminal to ask on; expected one, or -y" in said
+    assert changed(pair) == [False, False]
+    status, said = answered(pair, [*words, "-y"], "")
+    assert status == 0, said
+    assert "[y/N]" not in said
+    assert changed(pair) == [True, True]
+
+
+@BOTH
+def test_no_question_where_nothing_would_change(pair: Site, words: list[str]) -> None:
+    pair.write(where="done")
+    status, said = answered(pair, words, "")
+    assert status == 0, said
+    assert "[y/N]" not in said
+
+
+@BOTH
+def test_no_question_where_the_run_would_fail(pair: Site, words: list[str]) -> None:
+    pair.write(where="refused")
+    status, said = answered(pair, words, "y\n")
+    assert status == 1
+    assert "Work: a run would fail here:" in said
+    assert f"Stopped: the run would fail on spark-a and spark-b: see above. {NO}\n" in said
+    assert "[y/N]" not in said
+    assert "Starting operation" not in said

@@ -160,8 +160,6 @@ def test_neither_a_stranger_nor_one_without_a_certificate_is_let_in(
     for client in (_tls(sparks["stranger"], 1), nobody):
         with pytest.raises(ssl.SSLError):
             _greet(_tls(sparks["spark-a"], 0), client)
-
-
-def test_a_stranger_is_not_talked_to(sparks: dict[str, Path]) -> None:
+    # Nor does a worker talk to a stranger.
     with pytest.raises(ssl.SSLCertVerificationError):
         _greet(_tls(sparks["stranger"], 0), _tls(sparks["spark-b"], 1))

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +22,6 @@ SLEEP = f"sleep {os.getpid()}000"
 
 @pytest.fixture
 def name(request):
-    """A name that no other test has."""
     return f"test-{os.getpid()}-{request.node.name.replace('_', '-')[:20]}"
 
 
@@ -32,7 +30,6 @@ def shard(name, *command):
 
 
 def done(name, *command):
-    """Run a command in a shard to its end."""
     return subprocess.run(
         shard(name, *command),
         cwd=PROJECT,
@@ -41,16 +38,6 @@ def done(name, *command):
         timeout=patience(120),
         check=False,
     )
-
-
-def begun(name, script):
-    """Start a shell in a shard; return once it has printed a line."""
-    process = subprocess.Popen(
-        shard(name, "sh", "-c", script), cwd=PROJECT, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout
-    assert process.stdout.readline() == "ready\n"
-    return process
 
 
 def traces(name):
@@ -70,35 +57,15 @@ def test_the_commands_status_and_output(name):
     assert done(name, "sh", "-c", "kill -9 $$").returncode == 137
 
 
-def test_a_name_in_use_is_refused(name):
-    process = begun(name, "echo ready; sleep 1000")
-    try:
-        answer = done(name, "true")
-        assert answer.returncode == 1
-        assert f"the shard {name} is in use" in answer.stderr
-    finally:
-        process.terminate()
-        process.wait(patience(60))
-
-
 def test_killed_it_leaves_nothing_that_runs(name):
     # Its children are in sessions of their own, as a lab's supervisors are.
-    process = begun(name, f"setsid {SLEEP} & echo ready; wait")
+    script = f"setsid {SLEEP} & echo ready; wait"
+    command = shard(name, "sh", "-c", script)
+    process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
     assert len(traces(name)) > 2
     process.kill()
     process.wait()
     wait_for(lambda: not traces(name), 30, "the shard's processes to end")
     assert done(name, "true").returncode == 0
-
-
-def test_a_terminated_command_may_tidy_up(name):
-    tidied = PROJECT / "test-results" / name
-    script = f"trap 'touch {tidied}; exit 5' TERM; echo ready; while :; do sleep 0.1; done"
-    process = begun(name, script)
-    process.send_signal(signal.SIGTERM)
-    try:
-        assert process.wait(patience(60)) == 5
-        assert tidied.exists()
-    finally:
-        tidied.unlink(missing_ok=True)
-    assert traces(name) == []

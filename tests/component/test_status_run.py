@@ -115,7 +115,6 @@ def command(
 def status(
     project: Path, *words: str, code: int = 1, **given: int
 ) -> "subprocess.CompletedProcess[str]":
-    """Run pyinfra, which is to end with a status."""
     line, settings = command(project, *words, **given)
     done = forked.run(line, **settings)
     assert done.returncode == code, done.stderr
@@ -186,14 +185,12 @@ def test_it_goes_on_until_somebody_ends_it(project: Path) -> None:
 
 
 def sleeps(pid: int) -> bool:
-    """Whether a process waits for something."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("S")
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--data", "watch=no"], "--data watch: found 'no'"),
         (["--data", "json=5"], "--data json: found 5"),
         (["deploys/doctor.py"], "expected the status alone"),
     ],
