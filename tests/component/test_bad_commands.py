@@ -1,6 +1,7 @@
-"""Commands that cannot do what they are asked: a sentence, exit status 1, and no traceback."""
+"""Commands that cannot do what they are asked: a sentence, status 1, no traceback; and --help."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -8,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.common.last_resort import guarded
-from sparkwright.common.local_file import write_file
 from tests import forked
+from tests.clock import patience
 from tests.programs import ended, script
 
 PROJECT = Path(__file__).parents[2]
@@ -196,12 +196,43 @@ def test_a_reader_that_leaves(site: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "")
 
 
-@pytest.mark.parametrize(
-    ("out", "reason"),
-    [("/dev/null", "/dev/null is no folder"), ("/proc/x", "No such file or directory")],
+# Parts of others: what runs only inside of an image or a root that is being built (each byte of it
+# is a part of the image's name: a parser would have Sparks build theirs anew), or plays a part in
+# one test; what takes the arguments of another program; and the programs of a Spark, whose --help
+# has a test beside their archive.
+PARTS = (
+    *("tests/lab/engine/", "tests/lab/standin/", "sparkwright/cli/start.py"),
+    *("tests/recipes/inside/", "tests/recipes/kv_layout.py", "tests/forked.py"),
+    "tests/recipes/text_config.py",
+    *("tests/contract/inside.py", "tests/component/engine/", "tests/component/gateway/"),
 )
-def test_a_file_that_cannot_be_written(
-    out: str, reason: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert guarded(lambda: write_file(Path(out, "x.json"), "{}")) == 1
-    assert f"{out}/x.json: cannot be written ({reason}); expected a" in capfd.readouterr().err
+
+
+def _programs() -> list[str]:
+    found = [*PROJECT.glob("*/**/*.py")]
+    paths = {path.relative_to(PROJECT).as_posix(): path for path in found}
+    return sorted(
+        name
+        for name, path in paths.items()
+        if name.startswith(("deploys/", "sparkwright/", "tests/"))
+        and not name.startswith(PARTS)
+        and re.search(r'^if __name__ == "__main__":', path.read_text(), re.MULTILINE)
+    )
+
+
+@pytest.mark.parametrize("program", _programs())
+def test_it_says_what_it_is_for(program: str, tmp_path: Path) -> None:
+    module = program.removesuffix(".py").removesuffix("/__main__").replace("/", ".")
+    done = subprocess.run(
+        [sys.executable, "-B", "-m", module, "--help"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(PROJECT), "HOME": str(tmp_path)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=patience(),
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.strip()
+    assert list(tmp_path.iterdir()) == []

@@ -50,7 +50,6 @@ def built(spark: Side, said: str) -> tuple[int, JobProgress]:
 
 
 def refused(spark: Side, said: str) -> str:
-    """Have the build fail; return what a user is told."""
     status, progress = built(spark, said)
     assert (status, progress.phase) == (1, "failed")
     return progress.message
@@ -61,10 +60,6 @@ BEGUN = """\
 #0 building with "default" instance using docker driver
 #1 [internal] load remote build context
 #1 DONE 0.0s
-#2 copy /context /
-#2 DONE 0.0s
-#3 [internal] load metadata for 10.213.0.1:5000/sparkwright/vllm-cpu@sha256:db99
-#3 DONE 0.0s
 #4 [stock 1/1] FROM 10.213.0.1:5000/sparkwright/vllm-cpu@sha256:db99
 #4 DONE 0.0s
 #5 [builder 1/1] RUN --network=none     sh /compile.sh "20"
@@ -80,8 +75,6 @@ DONE = """\
 #7 DONE 0.8s
 #8 exporting to image
 #8 exporting layers 0.0s done
-#8 writing image sha256:06bc done
-#8 naming to docker.io/sparkwright/lab-inject:fa2ca93e249f done
 #8 DONE 0.0s
 """
 FAILED = """\

@@ -1,7 +1,4 @@
-"""A container shows the GPU: the program, with a stand-in for Docker that is no more than a chroot.
-
-What is in the image, and what runs there, is real: Python, the loader, nvidia-smi as a script.
-"""
+"""A container shows the GPU: all is real but Docker, a chroot, and nvidia-smi, a script."""
 
 import os
 import pwd

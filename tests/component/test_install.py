@@ -1,7 +1,4 @@
-"""A package comes beside others who use apt: a real apt, with a root of its own.
-
-Its sources, lists, locks and packages are in a folder; so is what it installs.
-"""
+"""A package comes beside others who use apt: a real apt, which takes a folder for its system."""
 
 import fcntl
 import os
@@ -62,7 +59,6 @@ with open(sys.argv[1], "a") as lock:
 
 @operation()
 def installed(package: str) -> Generator[PyinfraCommand]:
-    """Have a package."""
     yield install(package)
 
 

@@ -21,6 +21,8 @@ KEYS = "keys_command: [sh, -c, 'touch asked; exec sleep 900']\n"
 SSH = "#!/bin/sh\ntrap 'kill $!; exit 255' INT\n: > asked\nsleep 900 & wait\n"
 EXECUTED = "Interrupted. Nothing is lost: a download"
 BEFORE = "Interrupted. No Spark was changed."
+NO = "Nothing was changed on any Spark."
+BOTH = pytest.mark.parametrize("words", [sparkwright("apply"), pyinfra("deploys/spark.py")])
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +66,11 @@ def site(tmp_path: Path, running: dict[str, Machine], request: pytest.FixtureReq
     return Site(tmp_path, running, request.param)
 
 
-BOTH = [sparkwright("apply"), pyinfra("deploys/spark.py")]
+@pytest.fixture
+def pair(tmp_path: Path, running: dict[str, Machine]) -> Site:
+    for machine in running.values():
+        (machine.folder / "changed").unlink(missing_ok=True)
+    return Site(tmp_path, running, 2)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +97,7 @@ def test_while_a_command_is_imported(
     assert said == ("" if module == "sparkwright.verify.plugin" else "interrupted")
 
 
-@pytest.mark.parametrize("words", BOTH)
+@BOTH
 @pytest.mark.parametrize(
     ("changes", "module"),
     [({}, "sparkwright.run.inventory.groups"), ({"more": KEYS}, ""), ({"where": "fact"}, "")],
@@ -120,7 +126,9 @@ def nobody_answers(site: Site) -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-@pytest.mark.parametrize("words", [*BOTH, sparkwright("status")])
+@pytest.mark.parametrize(
+    "words", [sparkwright("apply"), pyinfra("deploys/spark.py"), sparkwright("status")]
+)
 def test_while_no_spark_answers(site: Site, words: list[str]) -> None:
     with nobody_answers(site) as port:
         site.write(port=port)
@@ -129,7 +137,7 @@ def test_while_no_spark_answers(site: Site, words: list[str]) -> None:
     assert "no answer" not in said
 
 
-@pytest.mark.parametrize("words", BOTH)
+@BOTH
 def test_at_the_question(site: Site, words: list[str]) -> None:
     said = interrupted(site, words)
     assert BEFORE in said

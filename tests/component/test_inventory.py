@@ -1,4 +1,4 @@
-"""pyinfra's view of the inventory, by the real pyinfra program in a copy of the project."""
+"""pyinfra's view of an inventory: in a copy of the project, and in a site of `sparkwright init`."""
 
 import json
 import os

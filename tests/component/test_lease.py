@@ -81,19 +81,6 @@ def test_whoever_waits_gets_it_when_it_is_given_back(
     second.give_back()
 
 
-def test_one_that_is_silent_for_long_loses_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As a machine that sleeps, or whose network is gone: its connection stays, half open."""
-    monkeypatch.setattr(lease, "SILENCE", 1)
-    asleep = Lock(tmp_path)
-    assert asleep.process.wait(patience()) == 0
-    monkeypatch.undo()
-    other = Lock(tmp_path, "bob")
-    assert other.holder is None
-    other.give_back()
-
-
 @pytest.mark.parametrize("said", ["", "\n", "hello\n", "sh: 1: flock: not found\n"])
 def test_what_is_no_lock_is_not_read_as_one(said: str) -> None:
     with pytest.raises(ValueError, match="expected the lease"):
@@ -197,21 +184,6 @@ def test_a_run_that_lives_keeps_its_lock(tmp_path: Path, monkeypatch: pytest.Mon
     lines = (state / "changes.log").read_text().splitlines()
     assert [line.rpartition(": ")[2] for line in lines] == ["First", "Second"]
     assert all("deploy.py, Sparkwright " in line for line in lines)
-
-
-def test_a_run_that_has_lost_its_lock_begins_no_more(tmp_path: Path) -> None:
-    """As after hours in which the machine slept, and another run came."""
-    deploy = Deploy(tmp_path, SOON)
-    with deploy.start("-y") as first:
-        deploy.wait_for("begun")
-        deploy.wait_for("lost")
-        (tmp_path / "end").touch()
-        said, _ = first.communicate(timeout=patience())
-    assert first.returncode == 1
-    assert "spark-a: this run lost its lease" in said
-    assert "--> Starting operation: First" in said
-    assert "--> Starting operation: Second" not in said
-    assert said.count("Success") == 1
 
 
 def test_a_killed_run_holds_nobody_up(tmp_path: Path) -> None:

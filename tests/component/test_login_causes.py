@@ -9,7 +9,6 @@ import pytest
 
 from tests import forked
 from tests.component.command_line import PROJECT
-from tests.component.servers import free_port
 from tests.component.sshd import Machine, machines
 
 INVENTORY = """
@@ -34,14 +33,12 @@ copy(lambda size: os.read(0, size), there.sendall)
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """A Spark."""
     with machines(tmp_path_factory.mktemp("sparks"), "a") as found:
         yield found["a"]
 
 
 @pytest.fixture
 def spark(machine: Machine) -> Machine:
-    """The Spark, as it was at first."""
     machine.reset()
     return machine
 
@@ -125,10 +122,3 @@ def test_a_home_that_is_not_there(tmp_path: Path, spark: Machine) -> None:
     _, said = _run(tmp_path, "", home="/nosuch", **_to(spark), ssh_key=_key(spark))
     assert "no connection: the file for host keys cannot be written (" in said
     assert "/nosuch/.ssh/known_hosts" in said
-
-
-def test_a_closed_port_is_no_absent_host(tmp_path: Path) -> None:
-    data = {"ssh_hostname": "127.0.0.1", "ssh_port": (port := free_port())}
-    _, said = _run(tmp_path, "", **data)
-    assert "it refuses the connection: is it on and booted, and are ssh_hostname and" in said
-    assert f"(Could not connect (Connection refused: port {port} of 127.0.0.1))" in said

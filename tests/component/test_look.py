@@ -1,4 +1,4 @@
-"""Drift as it runs: operations tell what differs, and a look changes nothing."""
+"""Looks as they run: drift, where operations tell what differs, and the doctor's report."""
 
 import json
 import os
@@ -93,30 +93,35 @@ from pyinfra import state
 # As sparkwright/run/inventory/groups.py does it for looks.
 state.should_raise_failed_hosts = lambda _: False
 _data = {"_sudo": False, "root": ROOT, "fleet": FLEET, "hardware": "lab", "api_key": None}
-_data |= {"replica": None, "recipe": RECIPE, "ranks": None, "rank": None, "port": None}
+_data |= {"replica": None, "recipe": None, "ranks": None, "rank": None, "port": None, **SERVES}
 _gone = {"spark": "spark-b", "ssh_hostname": "127.0.0.1", "ssh_port": 1}
 sparks = [("@local", {"spark": "spark-a", **_data}), ("spark-b", {**_data, **_gone})][:SPARKS]
 """
 
 
 def run(
-    folder: Path, *words: str, sparks: int = 1, recipe: str | None = None
+    folder: Path,
+    *words: str,
+    deploy: str = "drift",
+    sparks: int = 1,
+    fleet: str = "sparks: {spark-a: {}, spark-b: {}}\nreplicas: {}\n",
+    **serves: object,
 ) -> "subprocess.CompletedProcess[str]":
-    """Run drift on this machine as an idle Spark that was never set up; nobody can answer."""
+    """Run a look at this machine as a Spark that was never set up; nobody can answer."""
     settings = {
         "ROOT": str(folder / "root"),
         "FLEET": str(folder / "sparks.yaml"),
-        "RECIPE": recipe,
+        "SERVES": serves,
         "SPARKS": sparks,
     }
     head = "".join(f"{name} = {value!r}\n" for name, value in settings.items())
     (folder / "hosts.py").write_text(head + INVENTORY)
-    (folder / "sparks.yaml").write_text("sparks: {spark-a: {}, spark-b: {}}\nreplicas: {}\n")
+    (folder / "sparks.yaml").write_text(fleet)
     (folder / "bin").mkdir(exist_ok=True)
     # What asks whether sudo may be used.
     script((folder / "bin/sudo"), "#!/bin/sh\nexit 0\n")
     return forked.run(
-        [folder / "hosts.py", "deploys/drift.py", *words],
+        [folder / "hosts.py", f"deploys/{deploy}.py", *words],
         cwd=PROJECT,
         env=os.environ | {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}"},
     )
@@ -152,3 +157,62 @@ def test_a_fleet_that_was_never_deployed(tmp_path: Path) -> None:
     assert "is not in the lock yet; pyinfra inventory.py deploys/spark.py records it" in done.stderr
     assert f"{tmp_path}/sparks.keys: found no such file; expected the API keys" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "hosts.py", "sparks.yaml"]
+
+
+def test_another_deploy_beside_it_is_refused(tmp_path: Path) -> None:
+    done = run(tmp_path, "deploys/doctor.py")
+    assert done.returncode == 1
+    assert "expected drift alone" in done.stderr
+    assert done.stdout == ""
+
+
+FLEET = """\
+sparks:
+  rack-a: {local: true, hardware: lab}
+  rack-b: {ssh_hostname: 192.0.2.77, hardware: lab}
+replicas:
+  lawyers: {recipe: lab-tiny, sparks: [rack-a], trusts: [tool-parser-plugin]}
+"""
+SERVES = {"spark": "rack-a", "replica": "lawyers", "recipe": "lab-tiny", "ranks": ("rack-a",)}
+
+
+def doctor(folder: Path, *words: str, status: int = 0) -> "subprocess.CompletedProcess[str]":
+    done = run(folder, *words, deploy="doctor", fleet=FLEET, rank=0, port=8000, **SERVES)
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def test_a_report_goes_to_a_file_that_others_cannot_read(tmp_path: Path) -> None:
+    path = tmp_path / "new/report.md"
+    done = doctor(tmp_path, "-y", "--data", f"report={path}")
+    assert f"the report is in {path}" in done.stderr
+    assert path.stat().st_mode & 0o777 == 0o600
+    text = path.read_text()
+    assert "| Sparks | `1 of 2 in the inventory` |\n" in text
+    assert "\n## spark1\n" in text
+    assert "| recipe | `lab-tiny` |\n" in text
+    assert f"| kernel | `{os.uname().release}` |\n" in text
+    for private in ("rack-", "lawyers", "192.0.2", os.uname().nodename, str(tmp_path)):
+        assert private not in text
+
+
+def test_to_standard_output_with_the_lines_for_people_beside_it(tmp_path: Path) -> None:
+    done = doctor(tmp_path, "-y", "--data", "report=-")
+    assert done.stdout.startswith("# What the doctor found\n")
+    assert done.stdout.count("## spark1") == 1
+    assert "looked at" in done.stderr
+
+
+def test_a_dry_run_makes_no_file(tmp_path: Path) -> None:
+    doctor(tmp_path, "--dry", "--data", f"report={tmp_path / 'report.md'}")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "hosts.py", "sparks.yaml"]
+
+
+def test_a_spark_that_cannot_be_read_is_in_the_report(tmp_path: Path) -> None:
+    downs = tmp_path / "root/state/hard-downs"
+    downs.parent.mkdir(parents=True)
+    downs.write_text("not JSON")
+    path = tmp_path / "report.md"
+    done = doctor(tmp_path, "-y", "--data", f"report={path}", status=1)
+    assert "checkup: JSONDecodeError" in done.stderr
+    assert path.read_text().endswith("It could not be read; the run said why.\n")

@@ -97,7 +97,6 @@ work(name="Third", where="")
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Machine]]:
-    """Three Sparks."""
     with machines(tmp_path_factory.mktemp("sparks"), "a", "b", "c") as found:
         yield found
 
@@ -226,20 +225,6 @@ def test_a_spark_that_nobody_gets_to(
     assert "Nothing was changed on any Spark." in said
     assert "deploy.py --exclude b\n" in said
     assert not list(tmp_path.glob("*-begun"))
-
-
-def test_a_command_that_fails_is_no_lost_spark(tmp_path: Path, sparks: dict[str, Machine]) -> None:
-    _deploy(tmp_path)
-    deploy = tmp_path / "deploy.py"
-    deploy.write_text(deploy.read_text().replace('StringCommand("true")', 'StringCommand("false")'))
-    status, said = _run(tmp_path, "-y")
-    assert status == 1
-    assert all(f"{name} failed at: First" in said for name in sparks)
-    # What remains is said once a run.
-    assert said.count("Not done on any Spark: Second, Third") == 1
-    assert said.count("Completed operations remain. When the cause is fixed, continue with:") == 1
-    assert "lost at" not in said
-    assert "the run ends here, because of a and b and c" in said or "no Spark is left" in said
 
 
 def test_the_other_sparks_stay_this_runs_alone(tmp_path: Path, sparks: dict[str, Machine]) -> None:

@@ -38,12 +38,10 @@ def spark(tmp_path: Path) -> Iterator[Side]:
 
 
 def pulled(spark: Side) -> tuple[int, str]:
-    """Pull; return the status and what the journal got."""
     return spark.run("pull-image", "555", tries=2)
 
 
 def refused(spark: Side) -> str:
-    """Have the pull fail; return what a user is told."""
     assert pulled(spark)[0] == 1
     assert spark.progress(JOB).phase == "failed"
     return spark.progress(JOB).message

@@ -1,37 +1,27 @@
-"""Private registries: Docker's logins of this machine, and who gets them.
-
-The registries are Debian's docker-registry, which asks for a password or for a token; the servers
-that would like to have somebody else's login are ours.
-"""
+"""Private registries, Debian's docker-registry and our own: Docker's logins, and who gets them."""
 
 import base64
 import json
 import shutil
-import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from http.server import ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
-from urllib.parse import parse_qs, urlsplit
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
-from cryptography.hazmat.primitives.serialization import Encoding
 
 from sparkwright.common.errors import PlanError
 from sparkwright.plan.release.registry import RegistryImage
 from sparkwright.plan.release.registry_login import login_of
 from sparkwright.plan.release.resolve import resolve_image
 from sparkwright.plan.release.web import WebClient
-from tests.component.servers import QuietHandler, serving
+from tests.component.servers import serving
+from tests.component.test_resolve_image import Guarded
 from tests.lab import registry
 from tests.lab.registry import PASSWORD, USER
 from tests.makers.liar import Liar, lying
-from tests.makers.registry import INDEX, push
+from tests.makers.registry import INDEX, locked, push
 from tests.programs import script
 
 NAME = "lab/private"
@@ -181,47 +171,6 @@ class TestHelper:
         assert PASSWORD not in str(caught.value)
 
 
-class Private(QuietHandler):
-    """The token server of a registry, which lets in who has the password.
-
-    Attributes:
-        requests: path and Authorization of each request.
-    """
-
-    requests: ClassVar[list[tuple[str, str]]]
-    signing: ClassVar[ec.EllipticCurvePrivateKey]
-    certificate: ClassVar[x509.Certificate]
-
-    def do_GET(self) -> None:
-        given = self.headers["Authorization"] or ""
-        self.requests.append((self.path, given))
-        known = given == f"Basic {auth(USER, PASSWORD)['auth']}"
-        # Like public ones: an anonymous caller gets a token that opens nothing here.
-        self.send_response(200 if known or not given else 401)
-        self.end_headers()
-        if known or not given:
-            scope = parse_qs(urlsplit(self.path).query)["scope"][0] if known else ""
-            self.wfile.write(json.dumps({"token": self._token(scope)}).encode())
-
-    def _token(self, scope: str) -> str:
-        access = []
-        if scope:
-            kind, name, actions = scope.split(":")
-            access = [{"type": kind, "name": name, "actions": actions.split(",")}]
-        now = int(time.time())
-        der = self.certificate.public_bytes(Encoding.DER)
-        head = {"typ": "JWT", "alg": "ES256", "x5c": [base64.b64encode(der).decode()]}
-        body = {"iss": "lab", "sub": "", "aud": "lab", "exp": now + 300, "nbf": now - 60}
-        parts = [head, body | {"iat": now, "jti": str(now), "access": access}]
-        signed = ".".join(plain(json.dumps(part).encode()) for part in parts)
-        r, s = decode_dss_signature(self.signing.sign(signed.encode(), ec.ECDSA(hashes.SHA256())))
-        return f"{signed}.{plain(r.to_bytes(32, 'big') + s.to_bytes(32, 'big'))}"
-
-
-def plain(content: bytes) -> str:
-    return base64.urlsafe_b64encode(content).decode().rstrip("=")
-
-
 needs_registry = pytest.mark.skipif(
     not shutil.which("docker-registry"), reason="needs Debian's docker-registry"
 )
@@ -237,36 +186,9 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def tokens(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A token server; its address."""
-    key, now, hour = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC), timedelta(hours=1)
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "lab")])
-    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now - hour, now + hour)
-    own = {"requests": [], "signing": key, "certificate": builder.sign(key, hashes.SHA256())}
-    for attribute, value in own.items():
-        monkeypatch.setattr(Private, attribute, value, raising=False)
-    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Private)) as address:
-        yield address
-
-
-@pytest.fixture(params=["password", "token"])
-def private(
-    request: pytest.FixtureRequest, storage: Path, tokens: str, tmp_path: Path
-) -> Iterator[str]:
-    """A private registry, by a password of its own or by tokens of another server; HOST:PORT."""
-    if request.param == "password":
-        auth = registry.by_password(tmp_path)
-    else:
-        bundle = tmp_path / "bundle.pem"
-        bundle.write_bytes(Private.certificate.public_bytes(Encoding.PEM))
-        auth = {
-            "REGISTRY_AUTH": "token",
-            "REGISTRY_AUTH_TOKEN_REALM": f"http://{tokens}/token",
-            "REGISTRY_AUTH_TOKEN_SERVICE": "lab",
-            "REGISTRY_AUTH_TOKEN_ISSUER": "lab",
-            "REGISTRY_AUTH_TOKEN_ROOTCERTBUNDLE": str(bundle),
-        }
-    with registry.serving(storage, auth=auth) as url:
+def private(storage: Path, tmp_path: Path) -> Iterator[str]:
+    """A registry that asks for a password; HOST:PORT."""
+    with registry.serving(storage, auth=registry.by_password(tmp_path)) as url:
         yield url.removeprefix("http://")
 
 
@@ -287,14 +209,6 @@ class TestPrivateRegistry:
         assert f"docker login {private}, on this machine" in said
         assert "another" not in said
 
-    def test_no_login(self, private: str, docker: Path) -> None:
-        log_in(docker, "registry.example.org")
-        image = f"{private}/{NAME}:1"
-        said = refusal(image)
-        assert said.startswith(f"{image}: found no access; expected an image that anyone")
-        assert f"a login for {private} in {docker}, of which it has none" in said
-        assert f"docker login {private}, on this machine" in said
-
     def test_a_mirror_gets_its_own_login_and_gives_the_same(
         self, private: str, docker: Path
     ) -> None:
@@ -308,14 +222,35 @@ class TestPrivateRegistry:
         assert found == resolve_image(f"{private}/{NAME}:1", ARCH)
 
 
-@needs_registry
-@pytest.mark.parametrize("private", ["token"], indirect=True)
-def test_the_login_goes_to_the_token_server_and_no_registry(private: str, docker: Path) -> None:
-    log_in(docker, private)
-    resolve_image(f"{private}/{NAME}:1", ARCH)
-    ((path, given), *_) = Private.requests
-    assert given == f"Basic {auth(USER, PASSWORD)['auth']}"
-    assert parse_qs(urlsplit(path).query)["scope"] == [f"repository:{NAME}:pull"]
+@pytest.fixture
+def guarded(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A registry that wants a token, which anyone gets; that of the login alone opens it."""
+    login = f"Basic {auth(USER, PASSWORD)['auth']}"
+    for name, value in {
+        "given": set(),
+        "login": login,
+        "opens": f"Bearer token of {login}",
+    }.items():
+        monkeypatch.setattr(Guarded, name, value)
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Guarded)) as address:
+        yield address
+
+
+def test_the_login_goes_to_the_token_server_and_no_registry(guarded: str, docker: Path) -> None:
+    image = f"{guarded}/lab/many:1"
+    log_in(docker, "registry.example.org")
+    said = refusal(image)
+    assert said.startswith(f"{image}: found no access; expected an image that anyone")
+    assert f"a login for {guarded} in {docker}, of which it has none" in said
+    assert f"docker login {guarded}, on this machine" in said
+    log_in(docker, guarded, "another")
+    login_of.cache_clear()
+    assert f"found no access by the login of {USER} ({docker})" in refusal(image)
+    log_in(docker, guarded)
+    login_of.cache_clear()
+    Guarded.given.clear()
+    assert resolve_image(image, "aarch64") == locked(INDEX, "arm64")
+    assert Guarded.given == {"", Guarded.opens}
 
 
 class TestWhoGetsALogin:

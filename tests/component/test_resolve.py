@@ -1,4 +1,4 @@
-"""What a checkpoint's name stands for, asked of a hub on this machine's loopback."""
+"""What a checkpoint's name stands for, and its data, asked of a hub on this machine's loopback."""
 
 import hashlib
 import json
@@ -8,10 +8,13 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
+import yaml
 
 from sparkwright.common.errors import PlanError
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import Checkpoint, Recipe
+from sparkwright.plan.memory import known_checkpoints
+from sparkwright.plan.memory.known_checkpoints import checkpoint_data
 from sparkwright.plan.release import ensure
 from sparkwright.plan.release.lock import ImageLock, Lock, LockedFile, lock_path, write_lock
 from sparkwright.plan.release.model_config import shape_of
@@ -20,7 +23,9 @@ from sparkwright.plan.release.resolve import resolve_checkpoint
 from tests.component.servers import free_port, serving
 from tests.lab.hub import TOKENS, add_commit
 from tests.lab.hub.server import Hub
+from tests.makers.recipe import good
 from tests.makers.release import MODEL_CONFIG
+from tests.recipes.add_model import main
 
 REPO = "owner/model"
 MAIN = f"{REPO}@main"
@@ -231,3 +236,32 @@ def test_a_lock_of_before_knows_no_day_and_passes(hub: str, root: Path) -> None:
     dateless = locked.model_copy(update={"date": None})
     lock = Lock(images=KNOWN.images, checkpoints={MAIN: dateless})
     assert ensure.resolve(lock, [WANTED], hub, None) == lock
+
+
+@pytest.mark.parametrize("supported", [True, False])
+def test_the_data_of_a_new_model_are_stored_and_it_is_planned(
+    hub: str,
+    root: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    supported: bool,
+) -> None:
+    monkeypatch.delenv("HF_TOKEN")
+    monkeypatch.setattr(known_checkpoints, "MODELS", models := tmp_path / "models")
+    config = MODEL_CONFIG if supported else {"architectures": ["Qwen4ForCausalLM"]}
+    (tmp_path / "source/config.json").write_text(json.dumps(config))
+    commit = add_commit(root, REPO, tmp_path / "source")
+    args = {"max-model-len": 4096, "gpu-memory-utilization": 0.5, "max-num-seqs": 16}
+    new = {"checkpoints": {"model": {"repo": REPO, "folder": "f"}}, "sparks": [1], "args": args}
+    (tmp_path / "new.yaml").write_text(yaml.safe_dump({**good(), **new}))
+    assert main([str(tmp_path / "new.yaml"), "--hf-endpoint", hub]) is not supported
+    said = capsys.readouterr()
+    assert said.out.startswith(f"{models}/{REPO}.json: 0.0 GB of weights\n")
+    assert ("# new on one Spark, gb10\n" in said.out) is supported
+    assert ("tokens of KV cache" in said.out) is supported
+    assert (f"new: found no shape of {REPO}; expected an architecture" in said.err) is not supported
+    known = checkpoint_data(REPO)
+    assert known
+    assert (known.size, known.config, commit in known.source) == (7000, config, True)
+    assert known.shape == resolve_checkpoint(REPO, "main", hub).shape

@@ -18,11 +18,7 @@ SECONDS = 0.5
 
 
 class Engine(QuietHandler):
-    """Answers as vLLM does.
-
-    Attributes:
-        speeds: of each answer, in tokens a second, as the engine itself has seen it.
-    """
+    """Answers as vLLM does, and keeps the speed of each answer in tokens a second."""
 
     speeds: ClassVar[list[float]] = []
 

@@ -35,7 +35,6 @@ def spark(tmp_path: Path) -> Driven:
 
 @pytest.fixture
 def carried(tmp_path: Path) -> Path:
-    """The folder of the bundle on the Spark."""
     return tmp_path / "root/bundle"
 
 
@@ -65,16 +64,6 @@ def test_they_arrive_and_are_not_sent_again(spark: Driven, bundle: Bundle, carri
     assert bring(spark, bundle)
     after = (carried / BIG).stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-
-
-@pytest.mark.parametrize("content", [CONTENT[:-1] + b"?", b"cut"])
-def test_one_that_is_damaged_or_cut_off_there_is_sent_whole(
-    spark: Driven, bundle: Bundle, carried: Path, content: bytes
-) -> None:
-    (carried / BIG).parent.mkdir(parents=True)
-    (carried / BIG).write_bytes(content)
-    assert bring(spark, bundle)
-    assert (carried / BIG).read_bytes() == CONTENT
 
 
 def test_what_nobody_needs_is_not_sent_but_what_is_there_must_be_right(

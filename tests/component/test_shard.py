@@ -22,7 +22,6 @@ SLEEP = f"sleep {os.getpid()}000"
 
 @pytest.fixture
 def name(request):
-    """A name that no other test has."""
     return f"test-{os.getpid()}-{request.node.name.replace('_', '-')[:20]}"
 
 
@@ -33,16 +32,6 @@ def shard(name, *command):
 def done(name, *command):
     """Run a command in a shard to its end."""
     return ended(shard(name, *command), cwd=PROJECT)
-
-
-def begun(name, script):
-    """Start a shell in a shard; return once it has printed a line."""
-    process = subprocess.Popen(
-        shard(name, "sh", "-c", script), cwd=PROJECT, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout
-    assert process.stdout.readline() == "ready\n"
-    return process
 
 
 def traces(name):
@@ -63,7 +52,11 @@ def test_the_commands_status_and_output(name):
 
 def test_killed_it_leaves_nothing_that_runs(name):
     # Its children are in sessions of their own, as a lab's supervisors are.
-    process = begun(name, f"setsid {SLEEP} & echo ready; wait")
+    script = f"setsid {SLEEP} & echo ready; wait"
+    command = shard(name, "sh", "-c", script)
+    process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
     assert len(traces(name)) > 2
     process.kill()
     process.wait()

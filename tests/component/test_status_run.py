@@ -115,7 +115,6 @@ def command(
 def status(
     project: Path, *words: str, code: int = 1, **given: int
 ) -> "subprocess.CompletedProcess[str]":
-    """Run pyinfra, which is to end with a status."""
     line, settings = command(project, *words, **given)
     done = forked.run(line, **settings)
     assert done.returncode == code, done.stderr
@@ -186,7 +185,6 @@ def test_it_goes_on_until_somebody_ends_it(project: Path) -> None:
 
 
 def sleeps(pid: int) -> bool:
-    """Whether a process waits for something."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("S")
 
 

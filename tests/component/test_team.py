@@ -196,12 +196,3 @@ def test_a_command_gives_the_keys_once_a_run(tmp_path: Path, options: list[str])
     assert "asks for a passphrase" in said
     assert KEY not in said
     assert "sparks.keys" not in made(tmp_path)
-
-
-def test_a_command_that_fails_ends_the_run_and_is_asked_once(tmp_path: Path) -> None:
-    script = f"echo ran >> {tmp_path}/log; {PRINTS}; exit 2"
-    status, said = run(tmp_path, "-y", more=f"keys_command: {json.dumps(['sh', '-c', script])}\n")
-    assert status == 1, said
-    assert "sparks.yaml: keys_command: found a command that fails (exit status 2)" in said
-    assert (tmp_path / "log").read_text() == "ran\n"
-    assert "Change" not in said

@@ -1,7 +1,4 @@
-"""Checkpoints that a Spark has already: a cache of Hugging Face, folders, another disk.
-
-What is used of them is root's alone: nobody can change it once it was verified.
-"""
+"""Checkpoints that a Spark has already, in caches and folders: what is used of them is root's."""
 
 import mmap
 import os
@@ -46,7 +43,6 @@ def kept(spark: Spark, tmp_path: Path) -> Path:
 
 
 def given(folder: Path, owner: int = OWNER) -> None:
-    """Make all in a folder a user's."""
     for path in (folder, *folder.rglob("*")):
         os.chown(path, owner, owner, follow_symlinks=False)
 
@@ -72,7 +68,6 @@ def links(spark: Spark) -> int:
 
 @contextmanager
 def disk(folder: Path) -> Iterator[None]:
-    """Have another file system there."""
     folder.mkdir(parents=True, exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", folder], check=True)
     try:

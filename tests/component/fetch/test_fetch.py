@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.component.servers import serving, until
 from tests.lab import hub
 from tests.lab.hub.server import Hub
 from tests.makers.fetching import NAME, REPO, SIZE, WEIGHTS, Spark
+from tests.programs import host_program
 
 
 def test_fetches_all_then_nothing(spark: Spark) -> None:
@@ -187,12 +189,6 @@ def test_nobody_at_the_hubs_address(spark: Spark) -> None:
     assert "no whole answer from http://127.0.0.1:9 (ConnectError)" in spark.refuse()
 
 
-def test_more_bytes_than_the_disk_has(spark: Spark) -> None:
-    spark.promise(10**16)
-    assert "10000000.00 GB are still to be fetched" in spark.refuse()
-    assert spark.sent == {}
-
-
 @pytest.mark.parametrize("by", [1, -1])
 def test_a_size_that_was_changed_in_the_lock(spark: Spark, by: int) -> None:
     right = spark.manifest.read_text()
@@ -254,3 +250,32 @@ def test_what_is_missing_or_a_link_is_named(bundled: Spark, tmp_path: Path) -> N
     said = bundled.refuse()
     assert f"{where} (No such file" in said
     assert "run again, with the bundle" in said
+
+
+def check(spark: Spark, token: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    """Ask whose a token is, as a deploy does before it comes into force."""
+    (file := spark.root / "secrets/hf-token").write_text(f"{token}\n")
+    own = {"HF_ENDPOINT": spark.url, "HF_TOKEN_PATH": str(file), "HOME": str(spark.root)}
+    own |= {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_UPDATE_CHECK": "1"}
+    return subprocess.run(
+        host_program("check-token"),
+        env={"PATH": os.environ["PATH"], **own, **variables},
+        capture_output=True,
+        text=True,
+        timeout=patience(),
+    )
+
+
+# The second is what an owner may have set for all programs of the Spark (/etc/environment).
+@pytest.mark.parametrize("variables", [{}, {"HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}])
+def test_a_token_has_an_owner(spark: Spark, variables: dict[str, str]) -> None:
+    done = check(spark, "hf_lab_reader", **variables)
+    assert (done.returncode, done.stdout) == (0, "lab-reader\n")
+
+
+def test_one_that_the_hub_refuses_is_told_with_what_helps(spark: Spark) -> None:
+    done = check(spark, "hf_wrong")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"{spark.url} refuses the Hugging Face token (401): it is")
+    assert f"Make another at {spark.url}/settings/tokens" in done.stderr
+    assert "hf_wrong" not in done.stderr

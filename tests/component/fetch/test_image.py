@@ -36,7 +36,6 @@ def ordered(worker: Side, head: Head, **changes: object) -> None:
 
 
 def copied(worker: Side) -> str:
-    """Copy the image; return what the journal got."""
     status, errors = worker.run("copy-image")
     assert status == 0, errors
     assert worker.progress("image-copy").phase == "done"
@@ -50,19 +49,13 @@ def refused(worker: Side) -> str:
     return worker.progress("image-copy").message
 
 
-def test_an_image_moves(head: Head, worker: Side) -> None:
-    copied(worker)
-    assert worker.docker.images == {ID: FILES}
-    # Or `docker image prune` would remove it.
-    assert worker.docker.names == [NAMED]
-    assert head.asked == 1
-
-
 @pytest.mark.parametrize("cut", [0, 512, SIZE // 2, SIZE - 300])
 def test_a_copy_that_is_cut_begins_again_by_itself(head: Head, worker: Side, cut: int) -> None:
     head.cuts = [cut]
     assert "ended early" in copied(worker)
     assert worker.docker.images == {ID: FILES}
+    # Or `docker image prune` would remove it.
+    assert worker.docker.names == [NAMED]
     assert head.asked == 2
 
 
@@ -111,7 +104,6 @@ def test_what_the_head_does_not_call_so_is_given_to_nobody(head: Head, worker: S
 
 @pytest.fixture
 def loading(tmp_path: Path) -> Iterator[Side]:
-    """A Spark that is to load an image from a bundle."""
     with side(tmp_path / "spark") as spark:
         blobs = {path: each for path, each in FILES.items() if path.startswith("blobs/")}
         for path, content in blobs.items():

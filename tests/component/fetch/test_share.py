@@ -100,7 +100,6 @@ def test_what_the_head_verified_may_still_be_damaged(worker: Worker, head: Spark
 
 
 def replace_begin(file: Path, text: bytes) -> None:
-    """Change a file and leave its date."""
     stat = file.stat()
     with file.open("r+b") as content:
         content.write(text)

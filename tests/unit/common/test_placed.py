@@ -11,7 +11,7 @@ from pyinfra.api.operations import run_ops
 from sparkwright.common import placed
 from sparkwright.common.files import Directory, Entry, ManagedFile, Symlink
 from sparkwright.common.operations import look
-from sparkwright.common.placed import FILES, Folder, Place, removal_table
+from sparkwright.common.placed import FILES, Folder, removal_table
 from sparkwright.machine.host.deploy import folders
 from sparkwright.machine.host.operations.files import managed_files
 from sparkwright.machine.host.operations.packages import install
@@ -80,21 +80,6 @@ def test_a_package_or_parameter_that_is_not_in_it_is_refused() -> None:
     with pytest.raises(LookupError, match=r"found no vm\.overcommit_memory"):
         spark.run(sysctl, **arguments)
     assert spark.commands == []
-
-
-@pytest.mark.parametrize(
-    ("place", "folder", "seat", "user"),
-    [
-        (Place("/opt/x"), "/opt/x", "", "sparkwright-engine"),
-        (Place("/opt/x", "embed"), "/opt/x/seats/embed", "embed", "sparkwright-second"),
-        (Place("/opt/x/seats/embed"), "/opt/x/seats/embed", "embed", "sparkwright-second"),
-    ],
-)
-def test_a_place_knows_its_root_and_seat(place: Place, folder: str, seat: str, user: str) -> None:
-    assert (place, place.root, place.seat, place.user) == (folder, "/opt/x", seat, user)
-    assert place.sockets("r-1") == f"{folder}/sockets/engines/r-1"
-    assert place.release("r-1") == "/opt/x/releases/r-1"
-    assert place.cache("0") == f"/opt/x/cache/{user}/0"
 
 
 # What our programs only read, what systemd makes for a unit that is enabled, and Docker's.

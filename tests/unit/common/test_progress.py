@@ -1,8 +1,10 @@
-"""What a user reads while a job runs."""
+"""What a user reads while a job runs; what becomes of the values in a template."""
 
 import pytest
+from jinja2 import UndefinedError
 
-from sparkwright.common.progress import JobProgress, ProgressLines, duration_text, size_text
+from sparkwright.common.progress import JobProgress, ProgressLines
+from sparkwright.common.render import render
 
 
 def test_a_line_has_share_rate_and_time_left() -> None:
@@ -25,15 +27,11 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
     assert line == "downloading 0.5 of 1.0 GB · waiting"
 
 
-@pytest.mark.parametrize(
-    ("shown", "text"),
-    [
-        *((size_text(0), "0 kB"), (size_text(999), "1 kB"), (size_text(5.25e6), "5.2 MB")),
-        *((size_text(123.4e6), "123 MB"), (size_text(1.2e9), "1.2 GB")),
-        *((duration_text(0.4), "0 s"), (duration_text(59.4), "59 s")),
-        *((duration_text(59.6), "1 min 0 s"), (duration_text(100), "1 min 40 s")),
-        (duration_text(7500), "2 h 5 min"),
-    ],
-)
-def test_sizes_and_durations(shown: str, text: str) -> None:
-    assert shown == text
+def test_what_becomes_of_values_names_and_conditions() -> None:
+    value = "{{ other }} <a href='$x'> 100%"
+    assert render("say {{ value }}\n", value=value) == f"say {value}\n"
+    with pytest.raises(UndefinedError, match="'rot' is undefined"):
+        render("{{ rot }}", root="/r")
+    # A condition takes its lines with it.
+    text = "a\n  {% if b %}\nb\n  {% endif %}\n{# Why. #}\nc\n"
+    assert (render(text, b=True), render(text, b=False)) == ("a\nb\nc\n", "a\nc\n")

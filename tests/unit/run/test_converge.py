@@ -1,4 +1,4 @@
-"""What `converge` reads of a Spark: all of it is asked beforehand, in one command."""
+"""What `converge` reads of a Spark, in one command; the target of a Spark in two replicas."""
 
 import time
 from dataclasses import replace
@@ -10,8 +10,11 @@ from pyinfra.api.deploy import add_deploy
 from pyinfra.api.state import StateStage
 
 from sparkwright import deploy
+from sparkwright.common.placed import Place
 from sparkwright.run import spark as run_spark
 from sparkwright.run import target as run_target
+from sparkwright.run.spark import SparkTarget
+from tests.makers.door import NO_DOOR
 from tests.makers.engine import engines
 from tests.makers.fabric import spark as fabric_spark
 from tests.makers.preflight import SPARK
@@ -65,15 +68,7 @@ FOUND = {
         "folders": {name: {"manifest": None, "files": {}} for name in folders}
     },
     "docker.image": {"image": None, "fault": ""},
-    "door": {
-        "installed": None,
-        "stray": False,
-        "elsewhere": False,
-        "taken": [],
-        "unit": None,
-        "version": "",
-        "mark": "",
-    },
+    "door": NO_DOOR,
     "sockets.exporter": {"holder": None, "installed": False, "ours": False},
 }
 
@@ -129,3 +124,47 @@ def test_so_is_what_the_other_of_a_pair_reads(fleet: Path) -> None:
     head.peers = (worker,)
     plan(head)
     assert (len(head.asked), len(worker.asked)) == (1, 1)
+
+
+def target(tmp_path: Path, **more: Any) -> SparkTarget:
+    path = tmp_path / "sparks.yaml"
+    path.write_text(INVENTORY)
+    served = {"replica": "chat", "recipe": "lab-tiny", "ranks": ["a"], "rank": 0, "port": 8000}
+    data = {"spark": "a", "hardware": "lab", "fleet": str(path), "replicas": ["chat", "embed"]}
+    return SparkTarget.of(data | served | more)
+
+
+def test_the_first_has_the_sparks_own_place(tmp_path: Path) -> None:
+    own = target(tmp_path)
+    first, second = own.seats
+    assert first is own
+    assert (own.place.user, second.place.user) == ("sparkwright-engine", "sparkwright-second")
+    assert second.place.sockets("r-1") == "/opt/qwen36/seats/embed/sockets/engines/r-1"
+    assert second.place.release("r-1") == "/opt/qwen36/releases/r-1"
+    assert (first.seat, first.place, first.port) == ("", "/opt/qwen36", 8000)
+    assert (second.seat, second.place, second.port) == ("embed", "/opt/qwen36/seats/embed", 8001)
+    assert (second.recipe_name, second.rank, second.api_key) == ("lab-built", 0, "none")
+    assert second.seats[0].replica == "chat"
+    assert second.may_listen.doors == first.may_listen.doors == (8000, 8001)
+    # A run may be about one.
+    assert [each.replica for each in own.chosen_seats] == ["chat", "embed"]
+    (only,) = target(tmp_path, chosen=["embed"]).chosen_seats
+    assert only.seat == "embed"
+    # A Spark in one replica has nothing of it.
+    alone = target(tmp_path, replicas=None)
+    assert alone.seats == alone.chosen_seats == (alone,)
+    assert alone.may_listen.doors == (8000,)
+
+
+def test_what_a_release_alone_has_is_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one's has its seat, by which the Spark knows whose it is."""
+    monkeypatch.setattr("sparkwright.run.spark.recipe_of", lambda _: recipe())
+    first, second = (each.release_by(lock()) for each in target(tmp_path).seats)
+    alone = target(tmp_path, replicas=None).release_by(lock())
+    assert alone
+    assert first
+    assert second
+    assert first.id == alone.id
+    assert second.place == Place("/opt/qwen36", "embed") == "/opt/qwen36/seats/embed"

@@ -205,20 +205,12 @@ def test_a_login_that_fails_otherwise_is_not(
     assert raised.value is error
 
 
-@pytest.mark.parametrize(
-    ("number", "said"),
-    [
-        (errno.EHOSTUNREACH, "no answer: no power or no network"),
-        (errno.ECONNREFUSED, "it refuses the connection: is it on and booted"),
-    ],
-)
-def test_an_absent_host_is_no_closed_port(
-    number: int, said: str, attempts: Callable[..., list[float]]
-) -> None:
+def test_an_absent_host_is_no_closed_port(attempts: Callable[..., list[float]]) -> None:
+    number = errno.EHOSTUNREACH
     error = NoValidConnectionsError({("10.0.0.1", 22): OSError(number, os.strerror(number))})
     with pytest.raises(OSError, match=r"port 22 of 10\.0\.0\.1") as raised:
         attempts(error)
-    assert cause(str(raised.value)).startswith(said)
+    assert cause(str(raised.value)).startswith("no answer: no power or no network")
 
 
 # pyinfra turns bytecode off before it loads anything of ours; a person may as well.

@@ -1,16 +1,18 @@
-"""An engine's image as a run has it: pulled or built on a Spark, and copied to a pair's worker."""
+"""An engine's image as a run has it, pulled, built or copied; jobs, and their environment."""
 
 import json
 import logging
 from collections.abc import Callable
+from hashlib import sha256
 from typing import Any
 
 import pytest
 
 from sparkwright.artifacts.image import deploy
 from sparkwright.artifacts.image.deploy import built_image, copied_image, image, offered_image
-from sparkwright.artifacts.jobs.deploy import LOST
+from sparkwright.artifacts.jobs.deploy import LOST, JobState, reason, virtual_environment
 from sparkwright.common.errors import PlanError
+from sparkwright.common.progress import JobProgress
 from sparkwright.plan.release.registry_login import RegistryLogin, mirrored
 from tests.unit.driven import Driven, fake_host
 
@@ -36,13 +38,11 @@ COPY: dict[str, Any] = {"root": "/r", "references": (NAME,), "address": "192.168
 
 
 def docker(content: str) -> dict[str, Any]:
-    """Return a Docker that has an image of this content, or none."""
     found = {"id": "sha256:1", "size": 1, "content": content}
     return {"docker.image": {"image": found if content else None, "fault": ""}}
 
 
 def failed(job: str, message: str) -> dict[str, Any]:
-    """Return the part of a job that has failed."""
     progress = {"phase": "failed", "done": 0, "total": 1, "message": message}
     return {"artifacts.jobs": {"jobs": {job: {"active": "failed", "progress": progress}}}}
 
@@ -72,13 +72,6 @@ class TestEither:
         assert spark.run(operation, **arguments).did_error()
         assert "Docker does not answer: Cannot connect" in spark.scripts()[-1]
         assert not any("systemctl" in script for script in spark.scripts()[:-1])
-
-
-def test_a_missing_one_is_pulled_by_a_unit_and_a_failure_told() -> None:
-    spark = fake_host(state=docker("") | failed(JOB, "The disk is full."))
-    assert spark.run(image, **PULL).did_error()
-    assert START in spark.scripts()
-    assert "The disk is full." in spark.scripts()[-1]
 
 
 def test_a_lost_connection_says_that_the_job_goes_on(caplog: pytest.LogCaptureFixture) -> None:
@@ -195,3 +188,41 @@ def test_a_head_offers_what_the_worker_has_not(
     assert head.run(offered_image, **arguments).did_succeed()
     starts = "systemctl start fabric-image.socket"
     assert [starts in script for script in head.scripts()] == [True] * offered
+
+
+REQUIREMENTS = "huggingface-hub==2.4.0\n"
+NO_ENVIRONMENT = {"artifacts.environment": {"requirements": None}}
+ENVIRONMENT = {"path": "/r/hf", "requirements": "/r/bin/requirements.txt", "text": REQUIREMENTS}
+# One at a time, also beside what a killed run has begun.
+LOCK = "flock /run/lock/sparkwright-environment "
+
+
+def test_an_environment_with_the_same_requirements_stays() -> None:
+    known = {"requirements": sha256(REQUIREMENTS.encode()).hexdigest()}
+    spark = fake_host(state={"artifacts.environment": known})
+    assert not spark.run(virtual_environment, **ENVIRONMENT).did_change()
+    assert spark.commands == []
+
+
+def test_the_environment_is_stamped_last_and_comes_by_the_proxy() -> None:
+    spark = fake_host(state=NO_ENVIRONMENT, root="/r", proxy="http://proxy.lan:3128")
+    assert spark.run(virtual_environment, **ENVIRONMENT).did_change()
+    *_, make, install, stamp = spark.scripts()
+    assert make.startswith(f"{LOCK}python3 -m venv --clear")
+    proxy = "env http_proxy=http://proxy.lan:3128 https_proxy=http://proxy.lan:3128 no_proxy="
+    assert install.startswith(f"{LOCK}{proxy}")
+    assert "--no-deps --require-hashes --only-binary :all: " in install
+    assert "--requirement /r/bin/requirements.txt" in install
+    assert stamp == "cp /r/bin/requirements.txt /r/hf/.requirements"
+
+
+def test_a_failed_installation_leaves_no_stamp() -> None:
+    failing = {"pip install": {"success": False, "stderr": "no network"}}
+    spark = fake_host(failing, state=NO_ENVIRONMENT, root="/r")
+    assert spark.run(virtual_environment, **ENVIRONMENT).did_error()
+    assert spark.scripts()[-1].startswith(f"{LOCK}/r/hf/bin/python -m pip install")
+
+
+def test_the_reason_of_a_job_that_did_not_say_one() -> None:
+    state = JobState(active="failed", progress=JobProgress("downloading", 1, 2, ""))
+    assert "look with `journalctl -u weights@a`" in reason("weights@a", state)

@@ -78,18 +78,6 @@ def test_how_often_and_after_how_long_it_is_tried_again(
     assert progress.message == ""
 
 
-def test_bytes_that_are_taken_back_are_counted_once(waits: list[float], progress: Progress):
-    sizes = [0, *[ENOUGH, 0] * 50]
-
-    def attempt() -> None:
-        sizes.pop(0)
-        raise RetryableError("it broke")
-
-    with pytest.raises(JobError):
-        retry(attempt, lambda: sizes[0], progress, "it", delays=(1, 2))
-    assert waits == [1, 2]
-
-
 @pytest.fixture
 def fetched_from(
     tmp_path: Path, progress: Progress, monkeypatch: pytest.MonkeyPatch
