@@ -37,10 +37,7 @@ Groups = dict[str, list[tuple[str, dict[str, Any]]]]
 
 
 def alike(groups: Groups) -> Groups:
-    """Return the groups of an inventory, with each host declared as the first: one Spark's files.
-
-    What the files of a Spark contain of its own, its name and its replica's, would differ.
-    """
+    """Return groups with each host declared as the first: one Spark has the files of one."""
     declared = groups["sparks"][0][1]
     shared = {key: declared[key] for key in ("spark", "replica", "ranks")}
     return {
@@ -49,7 +46,6 @@ def alike(groups: Groups) -> Groups:
 
 
 def no_op(hosts: int) -> Cost:
-    """Run the deploy on a converged fleet; return its cost."""
     cost, output = measured([*command(INVENTORY), DEPLOY, "-y"])
     check_unchanged(output, hosts)
     return cost
@@ -67,12 +63,10 @@ def prepare(spark: Handle, most: int) -> None:
 
 
 def address(number: int) -> str:
-    """Return an address on the LAN for a Spark of the fleet, counted from 0."""
     return f"10.213.0.{_FIRST_ADDRESS + number}"
 
 
 def write_inventory(size: int) -> None:
-    """Write the inventory file of a fleet: as many replicas as Sparks."""
     fleet = yaml.safe_load(fleet_text([f"spark{number + 1}" for number in range(size)]))
     for number, spark in enumerate(fleet["sparks"].values()):
         spark["ssh_hostname"] = address(number)
@@ -100,7 +94,6 @@ def fleet_table(spark: Handle, sizes: Sequence[int] = SIZES) -> None:
 
 
 def main(sizes: Sequence[int]) -> None:
-    """Measure in a lab of one Spark."""
     lab = Lab()
     lab.up(1, engine="stand-in")
     try:

@@ -27,7 +27,6 @@ def login(spark: Handle) -> Cost:
 
 
 def ours() -> Cost:
-    """Return the cost of a deploy that changes nothing."""
     cost, output = measured([*command("inventory/lab.py"), DEPLOY, "-y"])
     check_unchanged(output, 1)
     return cost
@@ -69,7 +68,6 @@ def no_op_table(spark: Handle) -> dict[str, Cost]:
 
 
 def ratio(table: dict[str, Cost], name: str) -> float:
-    """Return how many times as long as ours something took."""
     return table[name].seconds / table[OURS].seconds
 
 

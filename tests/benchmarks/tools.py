@@ -33,10 +33,7 @@ class ToolError(Exception):
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a command for the machine that it runs on: also of all that it started.
-
-    `memory` is in bytes, the most that one of its processes had resident.
-    """
+    """Of a command and all that it started; `memory` is the most bytes of one process."""
 
     seconds: float
     cpu: float
@@ -46,7 +43,6 @@ class Cost:
 def measured(
     words: Sequence[str], variables: Mapping[str, str] | None = None, folder: Path = PROJECT
 ) -> tuple[Cost, str]:
-    """Run a command; return its cost and what it printed."""
     with tempfile.TemporaryFile("w+") as output:
         begun = time.monotonic()
         process = subprocess.Popen(
@@ -102,7 +98,6 @@ def check_recap(output: str, tasks: int) -> None:
 
 
 def record(name: str, figures: object) -> None:
-    """Write figures into a file, for the page."""
     FIGURES.mkdir(parents=True, exist_ok=True)
     (FIGURES / f"{name}.json").write_text(json.dumps(figures, indent=2) + "\n")
 

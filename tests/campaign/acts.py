@@ -29,10 +29,7 @@ _LOSE = "systemctl stop 'vllm@*'; docker system prune --all --force; rm -rf /opt
 
 @dataclass
 class Stage:
-    """The Sparks of a round, of a pair the head first, and what was asked of them.
-
-    What has been run, `deploys`, changes nothing when it runs again.
-    """
+    """The Sparks of a round, a pair's head first; `deploys` have run, and change nothing again."""
 
     topology: Topology
     sparks: list[Handle]
@@ -48,7 +45,6 @@ class Stage:
         return self.sparks[:1] if self.topology == "pair" else self.sparks
 
     def declare_new(self, act: str) -> None:
-        """Declare a recipe that differs from all others of this round."""
         self._made += 1
         name = f"campaign{self._made}"
         base, changes = differences(act, name, self._made)
@@ -92,15 +88,12 @@ def differences(act: str, name: str, number: int) -> tuple[str, list[Change]]:
 
 @dataclass
 class Run:
-    """A run of pyinfra that is at work, or was `killed` by us."""
-
     process: "Popen[bytes]"
     log: Path
     killed: bool = False
 
     @property
     def output(self) -> str:
-        """What it has said so far."""
         return self.log.read_text(errors="replace")
 
     def wait_for(self, text: str) -> bool:
@@ -154,5 +147,4 @@ def running(words: list[str]) -> Iterator[Run | None]:
 
 
 def settings(scene: Scene) -> list[str]:
-    """Return the words by which a run gets the settings of a scene's switches."""
     return ["--data", f"trial_seconds={scene.trial}", "--data", f"drain_seconds={_DRAIN}"]

@@ -32,7 +32,6 @@ def machine() -> None:
 
 @pytest.fixture(scope="session", params=["vllm", "stand-in"])
 def engine(request: pytest.FixtureRequest) -> Engine:
-    """The engine that is under test."""
     name: Engine = request.param
     return name
 
@@ -56,7 +55,6 @@ def start(
 
 @pytest.fixture(scope="session")
 def kept() -> dict[str, Running]:
-    """The engines that run now, for the next case."""
     return {}
 
 
@@ -75,7 +73,6 @@ def serve(start: Start, kept: dict[str, Running]) -> Serve:
 
 @pytest.fixture
 def serving(serve: Serve) -> Running:
-    """An engine that serves the recipe lab-tiny."""
     return serve(engines.CHAT)
 
 
@@ -94,7 +91,6 @@ def pair(start: Start, kept: dict[str, Running]) -> tuple[Running, Running]:
 
 @pytest.fixture
 def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the product's watch ask often, and wait a second."""
     for name, seconds in (("INTERVAL", 0.0), ("TOKEN_DEADLINE", 1.0), ("COUNTERS_DEADLINE", 1.0)):
         monkeypatch.setattr(probe, name, seconds)
 

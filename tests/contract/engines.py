@@ -64,10 +64,7 @@ RECIPES = {
 
 
 def line(sparks: int = 1, rank: int = 0, recipe: str = CHAT, **changes: str) -> list[str]:
-    """Return the command line by which the product starts a recipe of the lab.
-
-    `changes` are what stands in the place of a word.
-    """
+    """Return the line by which the product starts a recipe, with `changes` of its words."""
     found = load_recipe(recipe).for_sparks(sparks)
     folder = f"/models/{found.checkpoints['model'].folder}"
     words = serve_arguments(found, numbered(sparks, rank, MASTER))
@@ -75,7 +72,6 @@ def line(sparks: int = 1, rank: int = 0, recipe: str = CHAT, **changes: str) -> 
 
 
 def until(true: Callable[[], object], what: str) -> None:
-    """Wait until something is true, in any case for a while; `what` is waited for."""
     wait_for(lambda: bool(true()), PATIENCE, what)
 
 
@@ -88,8 +84,6 @@ def _connected(root: Path, timeout: object) -> socket.socket:
 
 
 class Connection(http.client.HTTPConnection):
-    """A plain connection to an engine's socket."""
-
     def __init__(self, root: Path) -> None:
         super().__init__("localhost", timeout=PATIENCE)
         self._root = root
@@ -106,8 +100,6 @@ class _Connection(connection.HTTPConnection):
 
 
 class _Adapter(adapters.HTTPAdapter):
-    """Has requests go to an engine's socket."""
-
     def __init__(self, root: Path) -> None:
         super().__init__()
         self._pool = HTTPConnectionPool("localhost")
@@ -148,7 +140,6 @@ class Running:
         return found
 
     def signal(self, name: str, number: signal.Signals) -> None:
-        """Send a signal to the processes of this name, of which there is one at least."""
         pids = self.pids(name)
         assert pids
         for pid in pids:
@@ -185,17 +176,13 @@ class Running:
         )
 
     def wait(self) -> int:
-        """Wait for its end; return the exit status."""
         return self.process.wait(PATIENCE)
 
     def stop(self) -> None:
-        """End it, whatever it does."""
         self.process.kill()
         self.process.wait()
 
     def wait_ready(self) -> None:
-        """Wait until it answers; fail if it ends."""
-
         def ready() -> bool:
             assert self.alive, self.log.read_text()[-3000:]
             try:
@@ -215,12 +202,7 @@ def start(
     network: Running | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> Running:
-    """Start `vllm WORDS` of an engine's image, whose output the log gets.
-
-    Args:
-        models: the folder of the checkpoint `model`; the tiny one's by default.
-        network: whose network it shares; None for one of its own.
-    """
+    """Start `vllm WORDS` of an engine's image, by default with a network of its own."""
     root = registry.unpacked(engine)
     given = {**ENVIRONMENT, **environment(load_recipe("lab-tiny")), **(variables or {})}
     own = ["unshare", "--net"]

@@ -24,7 +24,6 @@ INSIDE = Path(__file__).with_name("inside.py")
 
 
 def inside(engine: Engine, *orders: object) -> dict[str, Any]:
-    """Return what inside.py prints in the engine's root."""
     variables = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
     mounted = 'mount -t tmpfs tmpfs "$0/tmp"; mount -t proc proc "$0/proc"; exec chroot "$0" "$@"'
     private = ["unshare", "--mount", "--propagation=slave", "--pid", "--fork", "--kill-child"]
@@ -37,7 +36,6 @@ def inside(engine: Engine, *orders: object) -> dict[str, Any]:
 
 
 def endpoints(openapi: dict[str, Any]) -> dict[str, list[str]]:
-    """Return the paths of an openapi.json with their methods."""
     return {path: sorted(methods) for path, methods in openapi["paths"].items()}
 
 
@@ -66,7 +64,6 @@ def metrics(text: str) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Write the file."""
     facts = inside("vllm", "environment")
     with tempfile.TemporaryDirectory() as folder:
         for recipe, models in engines.RECIPES.items():

@@ -36,7 +36,6 @@ def main() -> None:
 
 
 def external_links() -> list[str]:
-    """Return a line for each link to another host, with the page that has it."""
     root = DOCS.parent
     pages = [*root.glob("*.md"), *DOCS.rglob("*.md")]
     found = {

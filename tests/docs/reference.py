@@ -33,7 +33,6 @@ def _joined(lines: Callable[[], Iterator[str]]) -> Callable[[], str]:
 
 
 def filled(page: str, made: str) -> str:
-    """Return a page with new content between its two markers."""
     before, begin, rest = page.partition(_BEGIN)
     _, end, after = rest.partition(_END)
     assert begin, f"found no {_BEGIN!r}"
@@ -43,7 +42,6 @@ def filled(page: str, made: str) -> str:
 
 @_joined
 def settings() -> Iterator[str]:
-    """Return a section for each setting: its default, its values and the reason."""
     source = inspect.getsource(Settings)
     (model,) = ast.parse(source).body
     assert isinstance(model, ast.ClassDef)
@@ -74,7 +72,6 @@ def _words(field: FieldInfo) -> str:
 
 
 def recipe_keys() -> str:
-    """Return a table for a recipe, and for each mapping in it."""
     return _tables(
         {
             "A recipe": Recipe,
@@ -88,7 +85,6 @@ def recipe_keys() -> str:
 
 
 def inventory_keys() -> str:
-    """Return a table for each kind of entry in an inventory."""
     entries = {"`sparks.NAME`": Spark, "`replicas.NAME`": Replica, "`source`": FleetSource}
     gateway = _tables({"`gateway`": Gateway}, left_out=Reached.model_fields)
     return f"{_tables(entries, left_out=[])}\n\n{gateway}"
@@ -143,7 +139,6 @@ _CAUSES: Mapping[str, tuple[str, Iterable[KnownCause]]] = {
 
 @_joined
 def causes() -> Iterator[str]:
-    """Return a table for each kind of causes: what is wrong, and the remedy."""
     named: set[str] = set()
     for title, (evidence, known) in _CAUSES.items():
         yield f"## {title}\n\nShown by {evidence}.\n"
@@ -158,7 +153,6 @@ def causes() -> Iterator[str]:
 
 
 def commands() -> str:
-    """Return the help of `sparkwright` and of each of its commands."""
     return helps(cli, "sparkwright")
 
 

@@ -31,10 +31,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Point links at pages of the site, by their titles.
-
-    Of a file that is not on the site, only the name is left.
-    """
+    """Point links at pages of the site, by their titles; of other files only the name is left."""
     of_root = page.file.src_uri in ROOT.values()
     if page.file.src_uri == "index.md":
         page.meta["hide"] = ["navigation"]

@@ -23,10 +23,7 @@ done"""
 class Confinement:
     """What a process may do; `capabilities` has all that it has, may get, or passes on, as bits.
 
-    Attributes:
-        filtered: its system calls are.
-        read_only: its root is.
-        threads: how many its container may have; None for any number.
+    Its system calls are `filtered`; its container may have any number of threads if None.
     """
 
     capabilities: int
@@ -43,7 +40,6 @@ CONFINED = Confinement(
 
 
 def confinement(spark: Handle) -> set[Confinement]:
-    """Return the confinements of all processes of the engine that runs on a Spark."""
     found = set()
     for line in spark.run("sudo sh -s", stdin=_LOOK).stdout.splitlines():
         *sets, ambient, fresh, seccomp, root, threads = line.split()

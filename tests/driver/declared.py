@@ -17,7 +17,6 @@ BROKEN: Change = ("  seed: 0", "  unknown-flag: 0")
 
 @contextmanager
 def edited(file: Path, edit: Callable[[dict[str, Any]], object]) -> Iterator[None]:
-    """Have a YAML file hold what `edit` makes of it, until the block ends."""
     text = file.read_text()
     content = yaml.safe_load(text)
     edit(content)

@@ -35,12 +35,10 @@ def mod(
 
 
 def write(folder: Path, script: str) -> None:
-    """Write the run.sh of a mod, which need not be executable."""
     (folder / "run.sh").write_text(f"#!/bin/bash\nset -e\n{script}\n")
 
 
 def wheel(name: str, text: str) -> bytes:
-    """Return a wheel with one module, which holds this text."""
     about = f"{name}-1.0.dist-info"
     return _zipped(
         {

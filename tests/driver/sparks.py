@@ -22,7 +22,6 @@ def current(spark: Handle) -> str:
 
 
 def unit(spark: Handle) -> str:
-    """Return the unit of the release that should serve."""
     return f"vllm@{current(spark)}.service"
 
 
@@ -37,17 +36,14 @@ def engines(spark: Handle) -> set[str]:
 
 
 def standing(spark: Handle) -> tuple[str, set[str], bool]:
-    """Return the release that boots, the units of engines, and whether one answers."""
     return current(spark), engines(spark), bool(said(spark))
 
 
 def only(release: str) -> tuple[str, set[str], bool]:
-    """Return what `standing` does where that release serves, boots, and is the only one."""
     return release, {f"vllm@{release}.service"}, True
 
 
 def engines_status(spark: Handle) -> str:
-    """Return what `systemctl status` says of the engines' units."""
     return spark.run("systemctl status --no-pager -n 5 'vllm@*'", check=False).stdout
 
 
@@ -89,6 +85,5 @@ def restarted_from_a_hang(spark: Handle) -> str:
 
 
 def wait_active(spark: Handle) -> None:
-    """Wait until the engine is active and answers."""
     until(spark, "systemctl is-active 'vllm@*'")
     eventually(lambda: said(spark), "a good answer of the door")

@@ -173,7 +173,6 @@ print(json.dumps(found))
 
 
 def tried(spark: Handle, release: str, ways: Mapping[str, str], **given: str) -> dict[str, bool]:
-    """Return which ways are open to code in the container of a release's engine."""
     told = json.dumps({"ways": dict(ways), "given": given})
     command = shlex.join(["docker", "exec", f"vllm-{release}", "python3", "-c", _PROGRAM, told])
     said = spark.run(f"sudo {command}")
@@ -184,7 +183,6 @@ def tried(spark: Handle, release: str, ways: Mapping[str, str], **given: str) ->
 
 @contextmanager
 def abstract_listener(spark: Handle) -> Iterator[None]:
-    """Have a program of the host listen on an abstract socket."""
     code = "import socket, time; s = socket.socket(socket.AF_UNIX); "
     code += "s.bind(chr(0) + 'sparkwright-test'); s.listen(); time.sleep(999)"
     unit = "systemd-run --collect --unit=abstract-test python3 -c"

@@ -35,7 +35,6 @@ def number(spark: str) -> int:
 
 
 def address(spark: str) -> str:
-    """Return a Spark's address on the LAN."""
     return f"10.213.0.{10 + number(spark)}"
 
 
@@ -55,12 +54,10 @@ def fabric(spark: str) -> tuple[str, str]:
 
 
 def neighbour(spark: str) -> str:
-    """Return the Spark at the other end of a Spark's fabric cable."""
     return f"spark{number(spark) + (1 if number(spark) % 2 else -1)}"
 
 
 def create() -> None:
-    """Make the bridges and the way out."""
     for index, bridge in enumerate(BRIDGES):
         # A fixed address: by default a bridge takes the lowest of its present ports'.
         _ip("link", "add", bridge, "address", mac(0, index), "type", "bridge")
@@ -82,7 +79,6 @@ def remove() -> None:
 
 
 def is_up() -> bool:
-    """Tell whether the bridges are there."""
     return all(_exists(bridge) for bridge in BRIDGES)
 
 
@@ -156,7 +152,6 @@ def set_direct(spark: str, direct: bool) -> None:
 
 
 def wait_for_line(spark: str) -> None:
-    """Wait until a Spark's delay line has its interface on the bridge."""
     port = Path(f"/sys/class/net/{LAN}/brif/{line_end(spark)}")
     wait_for(port.exists, 10, f"the delay line of {spark}")
 

@@ -50,7 +50,6 @@ def start(name: str) -> Process:
 
 
 def answers(host: str, port: int) -> bool:
-    """Tell whether a TCP port takes connections right now."""
     try:
         socket.create_connection((host, port), timeout=1).close()
     except OSError:

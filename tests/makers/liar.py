@@ -20,7 +20,6 @@ class Liar(QuietHandler):
     requests = 0
 
     def do_GET(self) -> None:
-        """Lie until the client has gone."""
         self.close_connection = True
         type(self).requests += 1
         try:
@@ -29,7 +28,6 @@ class Liar(QuietHandler):
             return
 
     def head(self, status: int, **headers: object) -> None:
-        """Send the head of an answer."""
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), str(value))
@@ -37,7 +35,6 @@ class Liar(QuietHandler):
         self.end_headers()
 
     def give(self, part: bytes) -> None:
-        """Send a part of its body."""
         self.wfile.write(part)
         type(self).sent += len(part)
 

@@ -32,6 +32,5 @@ def planned(recipe: str, vllm: str | None = None, sparks: int = 1, **args: objec
 def findings(
     load: Load, hardware: str = "gb10", survey: Survey = FIT, beside: int = 0
 ) -> list[Finding]:
-    """Return what is wrong with a load on a machine."""
     kept = survey.kernel.handover
     return memory_findings(load, HARDWARE[hardware], survey.memory, kept, beside)

@@ -49,7 +49,6 @@ IMAGE = "sha256:" + "1" * 64
 
 
 def survey(**changes: Any) -> Survey:
-    """A Spark whose part `machine` says something else."""
     return Survey.model_validate_json(json.dumps(SPARK | changes))
 
 

@@ -30,7 +30,6 @@ class Lender:
         self.process = self.start()
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Run it on its port, as before."""
         with socket.socket() as listening:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(("127.0.0.1", self.port))
@@ -43,7 +42,6 @@ class Lender:
             return self.process
 
     def kill(self) -> None:
-        """End it at once."""
         self.process.kill()
         self.process.wait()
 
@@ -63,7 +61,6 @@ class Lender:
 def lending(
     root: Path, clients: Sequence[str] = ("127.0.0.1",), idle: float = 3600
 ) -> Iterator[Lender]:
-    """Have a folder lent; `idle` is in seconds."""
     lender = Lender(root, clients, idle)
     try:
         yield lender
@@ -93,13 +90,11 @@ class Line:
         return self._sent
 
     def cut(self) -> None:
-        """End every connection where it is."""
         for client in self._clients:
             with suppress(OSError):
                 client.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Let nobody through any more."""
         self._listening.close()
 
     def _accept(self) -> None:

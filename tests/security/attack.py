@@ -126,7 +126,6 @@ class Attack:
 
 
 async def main(target: str, port: int, kind: str, count: int, sources: Sequence[str]) -> None:
-    """Attack until standard input ends."""
     attack = Attack(target, port, kind, pause=count * len(sources) / RENEWED.get(kind, 500))
     kept = [asyncio.create_task(attack.keep(source)) for _ in range(count) for source in sources]
     while attack.tried < len(kept):

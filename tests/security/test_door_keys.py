@@ -84,7 +84,6 @@ def began(running: Running, source: str, key: Key) -> http.client.HTTPConnection
 
 
 def first_token(running: Running, source: str, key: Key) -> float:
-    """Return the seconds until the first piece of a stream has come."""
     since = time.monotonic()
     client = running.client(source)
     head = {"Authorization": f"Bearer {key.secret}"}
