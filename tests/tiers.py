@@ -100,8 +100,6 @@ RUNS = {
 
 @dataclass
 class Running:
-    """A part that was started, and when, by the monotonic clock."""
-
     part: Part
     process: "subprocess.Popen[bytes]"
     began: float = field(default_factory=time.monotonic)

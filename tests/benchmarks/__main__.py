@@ -37,7 +37,6 @@ def one_spark() -> float:
 
 
 def measure() -> None:
-    """Print all tables, in a shard."""
     aim = f"Aim: at most {AIM_RATIO} x a login beyond pyinfra's start"
     print(f"\n{aim}; found {one_spark():.1f} x")
 

@@ -30,7 +30,6 @@ class Campaign:
         self._rounds = 0
 
     def play(self, plan: Round, deadline: float = float("inf")) -> None:
-        """Play a round; it ends early where the time is over, or a promise was broken."""
         self._rounds += 1
         print(f"\n{plan}", flush=True)
         for index, (scene, record) in enumerate(Player(plan, self._engine).play(), 1):

@@ -41,7 +41,6 @@ class Stage:
 
     @property
     def heads(self) -> list[Handle]:
-        """The Sparks with a door."""
         return self.sparks[:1] if self.topology == "pair" else self.sparks
 
     def declare_new(self, act: str) -> None:
@@ -51,7 +50,6 @@ class Stage:
         self.declare(self.recipes.enter_context(recipe(name, *changes, base=base)))
 
     def declare(self, name: str) -> None:
-        """Have all replicas be to serve a recipe."""
         self.declared = name
         fleet = yaml.safe_load(FLEET.read_text())
         for replica in fleet["replicas"].values():
@@ -121,7 +119,6 @@ class Run:
 
 @contextmanager
 def running(words: list[str]) -> Iterator[Run | None]:
-    """Run pyinfra until the block ends; None without words."""
     if not words:
         yield None
         return

@@ -11,9 +11,8 @@ from sparkwright.door.keys import api_keys
 from tests.campaign.acts import Stage
 from tests.campaign.plan import BROKEN, REFUSED, UNREACHABLE, WHOLE
 from tests.driver.load import BROKE_OFF, Answer
-from tests.driver.places import places
 from tests.driver.product import TOKEN, pyinfra
-from tests.driver.sparks import current
+from tests.driver.sparks import current, places
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET, STORAGE
 

@@ -162,7 +162,6 @@ class Round:
 
 
 def draw(seed: int, number: int) -> Round:
-    """Return a round of a campaign: the same one at each call."""
     chance = random.Random(f"{seed}:{number}")
     (topology,) = chance.choices(list(_WEIGHTS), list(_WEIGHTS.values()))
     scenes = [_scene(chance, topology, "deploy")]

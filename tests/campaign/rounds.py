@@ -256,7 +256,6 @@ def _failing(command: str, sparks: list[Handle]) -> list[str]:
 
 
 def _until(problems: Callable[[], list[str]], timeout: float) -> list[str]:
-    """Wait until there are no problems; return those that are left after some seconds."""
     deadline = time.monotonic() + timeout
     while (left := problems()) and time.monotonic() < deadline:
         time.sleep(0.3)

@@ -97,8 +97,6 @@ def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def damaged(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[Path], object]], Path]:
-    """Return a copy of the checkpoints to which something was done."""
-
     def do(damage: Callable[[Path], object]) -> Path:
         folder = tmp_path_factory.mktemp("damaged") / "models"
         shutil.copytree(tiny_model.ensure_models(), folder)

@@ -164,7 +164,6 @@ class Running:
     def ask(
         self, path: str, body: object = None, timeout: float = PATIENCE, stream: bool = False
     ) -> requests.Response:
-        """Return the answer to a request: POST if it has a body, else GET."""
         data = body if isinstance(body, str) or body is None else json.dumps(body)
         return self.client.request(
             "GET" if body is None else "POST",
@@ -220,7 +219,6 @@ def start(
 
 
 def chat(text: str = "Say hello.", **options: Any) -> dict[str, Any]:
-    """Return the body of a chat request that is greedy and does not think."""
     greedy = {"max_tokens": 8, "temperature": 0, "chat_template_kwargs": {"enable_thinking": False}}
     messages = [{"role": "user", "content": text}]
     return {"model": "tiny", "messages": messages, **greedy, **options}

@@ -40,7 +40,6 @@ def endpoints(openapi: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def endpoints_of(recipe: str) -> str:
-    """Return the name under which the endpoints of a recipe's engine are kept."""
     answers = load_recipe(recipe).answers
     return "endpoints" if answers == "chat" else f"endpoints_{answers}"
 

@@ -13,7 +13,6 @@ _EXAMPLES = re.compile(r"https?://(192\.168\.|ADDRESS|SPARK|…|\S*\bexample\.)"
 
 
 def main() -> None:
-    """Write every reference page, each between its markers; or list links."""
     parser = argparse.ArgumentParser(prog="python -m tests.docs", description=__doc__)
     parser.add_argument(
         "--links", action="store_true", help="list the links to other hosts, and write nothing"

@@ -54,6 +54,5 @@ def recipe(name: str, *changes: Change, base: str = "lab-tiny") -> Iterator[str]
 
 @contextmanager
 def changed(name: str, *changes: Change) -> Iterator[None]:
-    """Have the first replica be to serve a changed copy of lab-tiny, until the block ends."""
     with recipe(name, *changes) as stem, replica(recipe=stem):
         yield

@@ -37,7 +37,6 @@ def spark(machine: None, engine: Engine) -> Handle:
 
 @pytest.fixture(scope="module")
 def served(spark: Handle) -> str:
-    """The release that serves on the Spark, which may have held anything before."""
     pyinfra(DEPLOY).succeeded()
     forget(spark)
     return current(spark)

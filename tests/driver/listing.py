@@ -44,7 +44,6 @@ def listing(spark: Handle) -> dict[str, set[str]]:
 
 
 def from_factory(spark: Handle, variant: str) -> dict[str, set[str]]:
-    """Return what a Spark is that has just left the factory as one of its variants."""
     spark.reset(variant)
     # A first rule, ours or another's, makes the tables for good.
     rule = "INPUT -i lo -j ACCEPT"

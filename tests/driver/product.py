@@ -41,7 +41,6 @@ class Run:
         return self
 
     def fails(self, *texts: str) -> "Run":
-        """Return the run itself, which must have failed, and say some texts."""
         assert self.status == 1, self.output
         return self.says(*texts)
 

@@ -55,8 +55,6 @@ def entry(name: str, inputs: str | list[Path | str], build: Callable[[Path], Non
 
 
 def python(name: str, requirements: Path) -> Path:
-    """Return a Python that has these packages."""
-
     def build(folder: Path) -> None:
         subprocess.run([sys.executable, "-m", "venv", folder / "env"], check=True)
         pip = [folder / "env/bin/python", "-m", "pip", "install", "--quiet"]

@@ -92,7 +92,6 @@ class Lab:
         return handle
 
     def sparks(self) -> list[Handle]:
-        """Return all Sparks that are up, powered off or not."""
         return [Handle(name) for name in state.require().sparks]
 
     def _clear(self) -> None:

@@ -30,7 +30,6 @@ _RULES = (
 
 
 def number(spark: str) -> int:
-    """Return 1 for spark1, and so on."""
     return int(spark.removeprefix("spark"))
 
 
@@ -39,7 +38,6 @@ def address(spark: str) -> str:
 
 
 def lan_end(spark: str) -> str:
-    """Return the name of the outer end of a Spark's LAN cable."""
     return f"swlab{number(spark)}-lan"
 
 
@@ -157,7 +155,6 @@ def wait_for_line(spark: str) -> None:
 
 
 def line_end(spark: str) -> str:
-    """Return the name of the interface through which a Spark's delay line reaches the bridge."""
     return f"swlab{number(spark)}-line"
 
 

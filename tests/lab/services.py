@@ -36,7 +36,6 @@ SERVICES: dict[str, tuple[int, Callable[[], list[str]]]] = {
 
 
 def start(name: str) -> Process:
-    """Start a service; return once it takes connections."""
     port, command = SERVICES[name]
     process = state.start(name, command())
 

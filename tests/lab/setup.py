@@ -38,7 +38,6 @@ PACKAGES = {
 
 
 def build() -> None:
-    """Fill the caches that labs start from; a step that has been done takes no time."""
     check_machine()
     with step("root file system"):
         rootfs.build()

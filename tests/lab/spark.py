@@ -178,7 +178,6 @@ class Handle:
                 state.write(lab)
 
     def record(self) -> Spark:
-        """Return how it is wired and powered."""
         return self._of(state.require())
 
     def _of(self, lab: State) -> Spark:

@@ -141,14 +141,12 @@ def start(name: str, command: Sequence[str]) -> Process:
 
 
 def module(name: str, *arguments: str) -> list[str]:
-    """Return the command that runs one of the lab's modules with this Python."""
     return [sys.executable, "-m", f"tests.lab.{name}", *arguments]
 
 
 def wait_for(
     done: Callable[[], bool], timeout: float, what: str, *, interval: float = 0.02
 ) -> None:
-    """Poll until `done()`."""
     timeout = patience(timeout)
     deadline = time.monotonic() + timeout
     while not done():

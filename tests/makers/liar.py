@@ -12,8 +12,6 @@ PART = bytes(64 * 1024)
 
 
 class Liar(QuietHandler):
-    """Tells a client what the test has it tell, and counts."""
-
     protocol_version = "HTTP/1.1"
     lie: Callable[["Liar"], None]
     sent = 0

@@ -15,7 +15,6 @@ MILLION = 1_048_576
 
 
 def load(recipe: str, vllm: str | None = None, sparks: int = 1, **args: object) -> Load:
-    """Return the load of a recipe with other options, by a vLLM of another version."""
     base = load_recipe(recipe).for_sparks(sparks)
     given = {name.replace("_", "-"): value for name, value in args.items()}
     merged = {name: value for name, value in (base.args | given).items() if value is not None}

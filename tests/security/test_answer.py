@@ -38,7 +38,6 @@ ORDERS = "{}"
 
 
 def _answered(**changes: Any) -> Answer:
-    """An answer to `ORDERS`."""
     return answer(recorded("within") | {"orders": _HASH} | changes)
 
 
@@ -48,8 +47,6 @@ NAMES = [each["name"] for each in recorded("within")["workloads"]]
 
 
 class _Host:
-    """Takes what a run would log."""
-
     def __init__(self) -> None:
         self.lines: list[str] = []
 

@@ -74,7 +74,6 @@ def running(
 
 
 def began(running: Running, source: str, key: Key) -> http.client.HTTPConnection:
-    """Have a stream, of which the first piece has come."""
     client = running.client(source)
     head = {"Authorization": f"Bearer {key.secret}"}
     client.request("POST", "/v1/stream", "[1, null]", head)
