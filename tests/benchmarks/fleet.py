@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from tests.benchmarks.page import fleet_section, last_figures
 from tests.benchmarks.tools import Cost, check_unchanged, measured, record, typical
 from tests.driver.product import DEPLOY, command
 from tests.lab.lab import Lab, fleet_text
@@ -74,7 +75,7 @@ def write_inventory(size: int) -> None:
 
 
 def fleet_table(spark: Handle, sizes: Sequence[int] = SIZES) -> None:
-    """Measure runs that change nothing, in turn; print the table. The Spark is then used up."""
+    """Measure runs that change nothing, in turn. The Spark is then used up."""
     prepare(spark, max(sizes))
     rounds: dict[int, list[Cost]] = {size: [] for size in sizes}
     for _ in range(ROUNDS):
@@ -83,13 +84,6 @@ def fleet_table(spark: Handle, sizes: Sequence[int] = SIZES) -> None:
             rounds[size].append(no_op(size))
             print(f"  {size} Sparks: {rounds[size][-1]}", flush=True)
     table = {size: typical(costs) for size, costs in rounds.items()}
-    print(f"\nRuns that change nothing, by the number of Sparks (median of {ROUNDS}, in turn)")
-    print("  Sparks   CPU s   of it per Spark beyond the first   MiB   elapsed s")
-    first = table[min(table)].cpu
-    for size, cost in table.items():
-        more = f"{(cost.cpu - first) / (size - min(table)):.2f}" if size > min(table) else "-"
-        memory = cost.memory / 2**20
-        print(f"  {size:6}  {cost.cpu:6.1f}   {more:>32}   {memory:3.0f}   {cost.seconds:9.1f}")
     record("fleet", {size: asdict(cost) for size, cost in table.items()})
 
 
@@ -99,6 +93,7 @@ def main(sizes: Sequence[int]) -> None:
     try:
         measured([*command("inventory/lab.py"), DEPLOY, "-y"])
         fleet_table(lab.spark("spark1"), sizes)
+        print(fleet_section(last_figures()["fleet"]))
     finally:
         lab.down()
 

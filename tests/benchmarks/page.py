@@ -21,7 +21,9 @@ def write_page(folder: Path, figures: Figures) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, section in _SECTIONS.items():
         if name in figures:
-            text = filled(text, name, section(figures[name]))
+            made = section(figures[name])
+            print(f"\n{made}")
+            text = filled(text, name, made)
     page.write_text(text)
 
 

@@ -38,6 +38,7 @@ ORDERS = "{}"
 
 
 def _answered(**changes: Any) -> Answer:
+    """An answer to `ORDERS`."""
     return answer(recorded("within") | {"orders": _HASH} | changes)
 
 
@@ -47,6 +48,8 @@ NAMES = [each["name"] for each in recorded("within")["workloads"]]
 
 
 class _Host:
+    """Takes what a run would log."""
+
     def __init__(self) -> None:
         self.lines: list[str] = []
 

@@ -37,6 +37,7 @@ def docker_options(name: str, nodes: int) -> list[str]:
 
 
 def volumes(words: list[str]) -> list[str]:
+    """Return what is mounted into a container."""
     return [words[index + 1] for index, word in enumerate(words) if word == "--volume"]
 
 

@@ -50,6 +50,7 @@ def tls(running: Running, tmp_path: Path) -> Callable[[], http.client.HTTPSConne
 
 
 def first_token(client: http.client.HTTPConnection) -> None:
+    """Ask for a stream, and wait for its first piece."""
     client.request("POST", "/v1/stream", json.dumps([2, 0]), KEYED)
     answer = client.getresponse()
     assert answer.status == 200

@@ -74,6 +74,7 @@ def running(
 
 
 def began(running: Running, source: str, key: Key) -> http.client.HTTPConnection:
+    """Have a stream, of which the first piece has come."""
     client = running.client(source)
     head = {"Authorization": f"Bearer {key.secret}"}
     client.request("POST", "/v1/stream", "[1, null]", head)
@@ -83,6 +84,7 @@ def began(running: Running, source: str, key: Key) -> http.client.HTTPConnection
 
 
 def first_token(running: Running, source: str, key: Key) -> float:
+    """Return the seconds until the first piece of a stream has come."""
     since = time.monotonic()
     client = running.client(source)
     head = {"Authorization": f"Bearer {key.secret}"}

@@ -34,18 +34,22 @@ MEDIA = "application/vnd.oci.image.manifest.v1+json"
 
 
 def blob(content: bytes) -> tuple[str, bytes]:
+    """Return a blob with its path."""
     return f"blobs/sha256/{sha256(content).hexdigest()}", content
 
 
 def document(**fields: object) -> tuple[str, bytes]:
+    """Return a manifest with its path."""
     return blob(json.dumps(fields).encode())
 
 
 def entry(path: str, **more: object) -> dict[str, object]:
+    """Return an index's entry for a manifest."""
     return {"mediaType": MEDIA, "digest": f"sha256:{path[-64:]}", "size": 1, **more}
 
 
 def indexed(files: Files, *entries: object, **documents: bytes) -> Files:
+    """Return an image with an index."""
     index = json.dumps({"manifests": list(entries)}).encode()
     return {**files, **documents, INDEX: index, LAYOUT: b"{}"}
 
@@ -131,6 +135,7 @@ def worker(tmp_path: Path) -> Iterator[Side]:
 
 
 def archived(files: Files) -> bytes:
+    """Return files as Docker saves them."""
     return Docker(Path(), {"x": files}).saved("x")
 
 
@@ -139,6 +144,7 @@ def below(folder: Path) -> set[str]:
 
 
 def copied(worker: Side, archive: bytes) -> str:
+    """Copy an image; return what a user is told."""
     before = below(worker.root.parent)
     with sending(archive) as head:
         worker.order("image-copy", images=LOCKED, ids=LOCKED, source=head.address, size=1)

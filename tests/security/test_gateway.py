@@ -34,6 +34,7 @@ def body(path: str = CHAT, stream: bool = False) -> dict[str, object]:
 def posted(
     url: str, path: str, text: bytes, key: str = KEYS[0], kind: str = "text/plain"
 ) -> tuple[int, bytes]:
+    """Post a body; return status and answer."""
     address = urlsplit(url)
     client = http.client.HTTPConnection(str(address.hostname), address.port, timeout=patience())
     head = {"Authorization": f"Bearer {key}", "Content-Type": kind}

@@ -65,6 +65,7 @@ from tests.security.hostile import BY_SSH, ESCAPES, SPEAKERS
 
 
 def _parts() -> list[type[Part]]:
+    """Return every part that the product reads of a host."""
     for each in pkgutil.walk_packages(sparkwright.__path__, "sparkwright."):
         if not each.name.startswith(("sparkwright.__main__", "sparkwright.verify.test_")):
             importlib.import_module(each.name)
@@ -173,6 +174,7 @@ FILES = st.builds(
 
 
 def _part(model: type[M]) -> st.SearchStrategy[M]:
+    """Any part that a host may say."""
     fields = {name: st.from_type(each.annotation) for name, each in model.model_fields.items()}  # type: ignore[arg-type]
     return st.builds(model, **fields)
 

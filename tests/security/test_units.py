@@ -39,10 +39,12 @@ SETTINGS = {
 
 
 def text(name: str) -> str:
+    """Return a unit as it lies on a Spark."""
     return render(UNITS[name], **SETTINGS)
 
 
 def directives(name: str, key: str) -> list[str]:
+    """Return all values that a unit gives to a directive."""
     lines = re.findall(rf"^{key}=(.*)$", text(name), re.MULTILINE)
     return [value.lstrip("-") for line in lines for value in line.split()]
 

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 @pytest.fixture
 def fetcher(tmp_path: Path) -> Path:
+    """A file of the user who fetches."""
     file = tmp_path / "fetcher"
     file.touch()
     os.chown(file, FETCHER, FETCHER)
