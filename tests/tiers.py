@@ -110,7 +110,6 @@ class Running:
         return (self.ended or time.monotonic()) - self.began
 
     def poll(self) -> None:
-        """Notice that it has ended; end it if it hangs."""
         if self.process.poll() is not None:
             self.ended = time.monotonic()
         elif self.seconds > patience(_HANGS * self.part.minutes * 60):
@@ -119,7 +118,6 @@ class Running:
             self.end()
 
     def end(self) -> None:
-        """Let it tidy up and end; kill it, and all that it started, if it does not."""
         os.killpg(self.process.pid, signal.SIGTERM)
         try:
             self.process.wait(patience(60))

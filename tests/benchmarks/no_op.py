@@ -21,7 +21,6 @@ AIMS = {MITOGEN: 5, ANSIBLE: 30}
 
 
 def login(spark: Handle) -> Cost:
-    """Return the cost of `ssh host true`, by a connection of its own."""
     program, *words = spark.ssh_command("true")
     return measured([program, "-o", "ControlPath=none", *words])[0]
 

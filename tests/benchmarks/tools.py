@@ -65,7 +65,6 @@ def measured(
 
 
 def typical(costs: Sequence[Cost]) -> Cost:
-    """Return the median of times, and the most of memory."""
     return Cost(
         median(cost.seconds for cost in costs),
         median(cost.cpu for cost in costs),
@@ -74,7 +73,6 @@ def typical(costs: Sequence[Cost]) -> Cost:
 
 
 def check_unchanged(output: str, hosts: int) -> None:
-    """Check that a run of pyinfra has done all operations on all hosts, and changed none."""
     rows = _ROW.findall(output.rpartition("--> Results:")[2])
     if not rows:
         raise ToolError(f"pyinfra printed no results:\n{output}")
@@ -84,7 +82,6 @@ def check_unchanged(output: str, hosts: int) -> None:
 
 
 def check_recap(output: str, tasks: int) -> None:
-    """Check that a playbook has run on a host, all its tasks, and changed nothing."""
     rows = _RECAP.findall(output.rpartition("PLAY RECAP")[2])
     if len(rows) != 1:
         raise ToolError(f"Ansible printed no recap of one host:\n{output}")

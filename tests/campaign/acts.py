@@ -110,7 +110,6 @@ class Run:
         return self.killed
 
     def end(self, timeout: float) -> int | None:
-        """Wait for its end; return its exit status, None where it does not end in time."""
         try:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired:

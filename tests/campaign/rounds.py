@@ -238,7 +238,6 @@ class Player:
         return _PATIENCE * (1.5 * self._start + _NOTICE)
 
     def _wait_serving(self, timeout: float) -> list[str]:
-        """Wait until all engines are active and each door answers; return those that do not."""
         stage = self._stage
 
         def silent() -> list[str]:

@@ -21,7 +21,6 @@ Serve = Callable[[str], Running]
 
 @pytest.fixture(scope="session", autouse=True)
 def machine() -> None:
-    """A machine that can make the images, and namespaces."""
     if os.geteuid():
         pytest.skip("the contract's engines run in namespaces: it needs root")
     if platform.machine() != "x86_64":

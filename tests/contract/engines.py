@@ -225,7 +225,6 @@ def chat(text: str = "Say hello.", **options: Any) -> dict[str, Any]:
 
 
 def check_refused(answer: requests.Response, status: int, words: str) -> None:
-    """Fail unless an answer is an error of this status, in vLLM's form, with these words."""
     error = answer.json()["error"]
     assert (answer.status_code, error["code"]) == (status, status)
     assert words in error["message"]
@@ -233,14 +232,12 @@ def check_refused(answer: requests.Response, status: int, words: str) -> None:
 
 
 def choice(serving: Running, **options: Any) -> dict[str, Any]:
-    """Return the answer to a chat request, whose usage it must have."""
     answer = serving.ask(COMPLETIONS, chat(**options)).json()
     (found,) = answer["choices"]
     return {**found, "usage": answer["usage"]}
 
 
 def events(text: str) -> list[dict[str, Any]]:
-    """Return the chunks of a stream that must be whole."""
     lines = [line.removeprefix("data: ") for line in text.splitlines() if line]
     assert lines[-1] == "[DONE]"
     return [json.loads(line) for line in lines[:-1]]

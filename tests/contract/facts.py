@@ -45,7 +45,6 @@ def endpoints_of(recipe: str) -> str:
 
 
 def metrics(text: str) -> list[dict[str, Any]]:
-    """Return vLLM's families in a /metrics: name, kind, labels of each sample, and buckets."""
     families: dict[str, dict[str, Any]] = {}
     for line in text.splitlines():
         if found := re.match(r"# TYPE (vllm:\w+) (\w+)", line):

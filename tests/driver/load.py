@@ -37,7 +37,6 @@ class Load:
 
     @property
     def failed(self) -> list[Answer]:
-        """The requests that got no whole answer."""
         return [answer for answer in self.answers if answer.problem]
 
     @property

@@ -44,8 +44,6 @@ fetch.command()
 
 @dataclass
 class Spark:
-    """A root folder, and the hub that it fetches from."""
-
     root: Path
     source: Path
     url: str
@@ -94,7 +92,6 @@ class Spark:
         )
 
     def fetch(self, tries: int = TRIES) -> tuple[int, str]:
-        """Run the program to its end; return status and what it told the journal."""
         process = self.begin(tries)
         _, errors = process.communicate(timeout=patience())
         return process.returncode, errors

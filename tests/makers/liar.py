@@ -48,7 +48,6 @@ Lie = Callable[[Liar], None]
 
 @contextmanager
 def lying(lie: Lie) -> Iterator[tuple[type[Liar], str]]:
-    """Have a server that tells this lie; the class that counts, and its address."""
     liar = type("Taught", (Liar,), {"lie": lie})
     server = ThreadingHTTPServer(("127.0.0.1", 0), liar)
     server.daemon_threads = True

@@ -23,7 +23,6 @@ def load(recipe: str, vllm: str | None = None, sparks: int = 1, **args: object) 
 
 
 def planned(recipe: str, vllm: str | None = None, sparks: int = 1, **args: object) -> MemoryPlan:
-    """Plan it on the first machine of the recipe."""
     loaded = load(recipe, vllm, sparks, **args)
     return plan_memory(loaded, HARDWARE[loaded.recipe.hardware[0]])
 

@@ -22,8 +22,6 @@ file_server.command()
 
 
 class Lender:
-    """The file server as its unit runs it, with the socket that systemd would pass on."""
-
     def __init__(self, root: Path, clients: Sequence[str], idle: float) -> None:
         self.port = free_port()
         self._arguments = [str(idle), str(root), *clients]

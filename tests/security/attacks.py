@@ -53,7 +53,6 @@ def attack(
 
 
 def median(ask: Callable[[], None]) -> float:
-    """Return the seconds until what is asked for has come: the median of several times."""
     found = []
     for _ in range(TIMES):
         began = time.monotonic()

@@ -3,12 +3,17 @@
 The tests of this module build on one another, in order.
 """
 
+import io
 import re
+import shutil
 import subprocess
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
+import pip
 import pytest
 import requests
 import yaml
@@ -17,7 +22,6 @@ from host.artifacts.image.build import build_command, context
 from sparkwright.declared.recipe.build import build_files
 from sparkwright.declared.recipe.mods import read_mods
 from sparkwright.declared.recipe.values import ImageMods
-from tests.driver import mods
 from tests.driver.client import PORT, authorization
 from tests.driver.declared import RECIPES, replica
 from tests.driver.pairs import Pair
@@ -26,6 +30,7 @@ from tests.driver.sparks import current
 from tests.lab.spark import Handle
 from tests.lab.state import PROJECT
 
+MODS = PROJECT / "files/mods"
 BASE = "10.213.0.1:5000/sparkwright/vllm-cpu:0.32.0"
 # Something that every engine's own Python says to a client.
 OWNER = r"""
@@ -44,6 +49,61 @@ JOURNAL = "sudo journalctl --no-pager -o cat -u 'image-build@*'"
 ORDERS = "ls /opt/qwen36/manifests | grep image-build@ || true"
 
 
+@contextmanager
+def mod(
+    name: str, script: str, files: Mapping[str, bytes] = MappingProxyType({})
+) -> Iterator[Path]:
+    """Have a mod, until the block ends; its run.sh begins with a shell and `set -e`."""
+    folder = MODS / name
+    existed = MODS.exists()
+    folder.mkdir(parents=True)
+    try:
+        write(folder, script)
+        for file, content in files.items():
+            (folder / file).write_bytes(content)
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+        if not existed:
+            MODS.rmdir()
+
+
+def write(folder: Path, script: str) -> None:
+    (folder / "run.sh").write_text(f"#!/bin/bash\nset -e\n{script}\n")
+
+
+def wheel(name: str, text: str) -> bytes:
+    about = f"{name}-1.0.dist-info"
+    return _zipped(
+        {
+            f"{name}.py": text,
+            f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
+            f"{about}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+            f"{about}/RECORD": "",
+        }
+    )
+
+
+def zipped_pip() -> bytes:
+    """Return this Python's own pip as an archive that Python can run: the lab's image has none."""
+    folder = Path(pip.__file__).parent
+    return _zipped(
+        {
+            f"pip/{path.relative_to(folder)}": path.read_bytes()
+            for path in folder.rglob("*")
+            if path.is_file() and path.suffix != ".pyc"
+        }
+    )
+
+
+def _zipped(files: Mapping[str, str | bytes]) -> bytes:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as opened:
+        for name, content in files.items():
+            opened.writestr(name, content)
+    return archive.getvalue()
+
+
 @pytest.fixture(scope="module", autouse=True)
 def recipe(pair: Pair) -> Iterator[Path]:
     """A recipe with two mods of a site."""
@@ -58,13 +118,13 @@ def recipe(pair: Pair) -> Iterator[Path]:
     }
     file.write_text(yaml.safe_dump(content))
     extras = {
-        "lab_wheel-1.0-py3-none-any.whl": mods.wheel("lab_wheel", "WORD = 'from a wheel'"),
+        "lab_wheel-1.0-py3-none-any.whl": wheel("lab_wheel", "WORD = 'from a wheel'"),
         "lab.jinja": TEMPLATE,
-        "pip.zip": mods.zipped_pip(),
+        "pip.zip": zipped_pip(),
     }
     with (
-        mods.mod("lab-owner", OWNER),
-        mods.mod("lab-extras", EXTRAS, extras),
+        mod("lab-owner", OWNER),
+        mod("lab-extras", EXTRAS, extras),
         replica(recipe="lab-mods", sparks=["spark1"]),
     ):
         try:
@@ -139,11 +199,11 @@ def test_a_second_run_changes_nothing(built: Handle) -> None:
 def test_a_mod_that_changes_or_fails_leaves_what_serves(built: Handle, pair: Pair) -> None:
     release = current(built)
     with trusting():
-        mods.write(mods.MODS / "lab-owner", "echo 'found nothing to change'\nexit 3")
+        write(MODS / "lab-owner", "echo 'found nothing to change'\nexit 3")
         deploy().fails("has changed since it was allowed")
     with trusting():
         run = deploy()
-    mods.write(mods.MODS / "lab-owner", OWNER)
+    write(MODS / "lab-owner", OWNER)
     run.fails("found nothing to change", "mod lab-owner: run.sh ended with status 3")
     assert current(built) == release
     assert pair.ask()
@@ -166,7 +226,7 @@ def test_what_breaks_an_image_is_no_image(built: Handle, script: str, said: str)
         "PACKAGES=/usr/local/lib/python3.11/dist-packages\n"
         "FILE=$(ls $PACKAGES/vllm.py $PACKAGES/vllm/__init__.py 2>/dev/null | head -n 1)\n"
     )
-    with mods.mod("lab-broken", places + script):
+    with mod("lab-broken", places + script):
         done = build(built, ImageMods(base=BASE, mods=["lab-broken"]))
     assert done.returncode != 0
     assert said in done.stdout.decode()
@@ -174,7 +234,7 @@ def test_what_breaks_an_image_is_no_image(built: Handle, script: str, said: str)
 
 def test_a_change_of_the_version_that_is_declared_is_taken(built: Handle) -> None:
     script = "sed -i s/^Version:.*/Version:\\ 0.33.0/ /usr/local/lib/python3.11/*/vllm-*/METADATA"
-    with mods.mod("lab-newer", script):
+    with mod("lab-newer", script):
         done = build(built, ImageMods(base=BASE, mods=["lab-newer"], vllm="0.33.0"))
     assert done.returncode == 0, done.stdout.decode()
     assert "vLLM 0.33.0, was 0.32.0+cpu" in done.stdout.decode()
