@@ -32,12 +32,7 @@ _EXCESS, _HANGS = 1.5, 4.0
 
 @dataclass(frozen=True)
 class Part:
-    """What one process does after the other, beside other parts.
-
-    Attributes:
-        minutes: its budget, on two processors that other parts use as well.
-        lab: whether it has a lab, in a shard of its own, and begins when the lab's caches are full.
-    """
+    """What a process does beside others; a `lab` in a shard, when the caches are full."""
 
     tier: str
     name: str
@@ -47,7 +42,6 @@ class Part:
 
     @property
     def log(self) -> Path:
-        """What it prints."""
         return RESULTS / f"{self.name}.log"
 
 
@@ -106,8 +100,6 @@ RUNS = {
 
 @dataclass
 class Running:
-    """A part that was started, and when, by the monotonic clock."""
-
     part: Part
     process: "subprocess.Popen[bytes]"
     began: float = field(default_factory=time.monotonic)
@@ -115,11 +107,9 @@ class Running:
 
     @property
     def seconds(self) -> float:
-        """How long it has taken so far."""
         return (self.ended or time.monotonic()) - self.began
 
     def poll(self) -> None:
-        """Notice that it has ended; end it if it hangs."""
         if self.process.poll() is not None:
             self.ended = time.monotonic()
         elif self.seconds > patience(_HANGS * self.part.minutes * 60):
@@ -128,7 +118,6 @@ class Running:
             self.end()
 
     def end(self) -> None:
-        """Let it tidy up and end; kill it, and all that it started, if it does not."""
         os.killpg(self.process.pid, signal.SIGTERM)
         try:
             self.process.wait(patience(60))
@@ -193,12 +182,10 @@ def run(parts: Sequence[Part]) -> list[Running]:
 
 
 def clock(seconds: float) -> str:
-    """Return a time as minutes and seconds: 3:07."""
     return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
 
 
 def counts(part: Part) -> tuple[int, int, int]:
-    """Return how many of a part's tests have passed, failed and been skipped."""
     report = RESULTS / f"{part.name}.xml"
     if not report.exists():
         return 0, 0, 0
@@ -214,8 +201,7 @@ def counts(part: Part) -> tuple[int, int, int]:
 def excesses(ended: Sequence[Running]) -> list[str]:
     """Return a line for each tier that took much longer than its budget.
 
-    A slow machine is slow in all tiers: where most exceed their budgets, each is compared with the
-    median. What is built once says nothing about the machine.
+    Compared with the median, as a slow machine is slow in all tiers; but for what is built once.
     """
     found = []
     for tier in dict.fromkeys(each.part.tier for each in ended):
@@ -231,7 +217,6 @@ def excesses(ended: Sequence[Running]) -> list[str]:
 
 
 def summary(ended: Sequence[Running], seconds: float) -> int:
-    """Print what came of all parts; return the exit status."""
     failed = [each for each in ended if each.process.returncode]
     for each in failed:
         print(f"\n=== {each.part.name} failed; the end of {each.part.log.relative_to(PROJECT)}:\n")
@@ -251,13 +236,11 @@ def summary(ended: Sequence[Running], seconds: float) -> int:
 
 
 def _last(log: Path) -> str:
-    """Return the last line of a log that says something."""
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     return lines[-1][-70:] if lines else ""
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the parts that the command line names; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.tiers",
         description=__doc__,

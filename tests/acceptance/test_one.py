@@ -15,20 +15,22 @@ from sparkwright.door.keys import api_keys
 from tests.clock import patience
 from tests.driver.benchmark import added, check_short, measured, tools
 from tests.driver.client import PORT
-from tests.driver.confined import CONFINED, confinement
 from tests.driver.declared import BROKEN, changed, seed
 from tests.driver.listing import PLACES, places
 from tests.driver.load import load
 from tests.driver.product import DEPLOY, PROJECT, TOKEN, Run, pyinfra, verification
 from tests.driver.sparks import (
+    PLACES,
     current,
     only,
+    places,
     restarted_from_a_hang,
     standing,
     unit,
     until,
     wait_active,
 )
+from tests.driver.ways_out import CONFINED, confinement
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET
 

@@ -9,11 +9,11 @@ import pytest
 
 from host.common import probe
 from sparkwright.plan.release.lock import lock_path, read_lock
-from tests.driver.confined import CONFINED, confinement
 from tests.driver.declared import replica
 from tests.driver.events import ENGINE_KILLED, RANK_HANGS, recovery
 from tests.driver.pairs import Pair, check_rendezvous, received_bytes
 from tests.driver.product import DEPLOY, pyinfra, verification
+from tests.driver.ways_out import CONFINED, confinement
 from tests.lab import hub
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET

@@ -3,7 +3,6 @@
 import io
 import json
 import subprocess
-import sys
 import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -56,8 +55,7 @@ class Playbook:
     items: int
 
     def run(self, mitogen: bool = False) -> Cost:
-        """Run it; return its cost."""
-        python = environment()
+        python = cache.python("ansible", REQUIREMENTS)
         words = [str(python), "-m", "ansible", "playbook", "-i", f"{self.folder}/hosts"]
         words += ["-e", f"@{self.folder}/variables.json", str(PLAYBOOK)]
         cost, output = measured(words, self._settings(python, mitogen))
@@ -85,18 +83,6 @@ class Playbook:
             variables["ANSIBLE_STRATEGY"] = "mitogen_linear"
             variables["ANSIBLE_STRATEGY_PLUGINS"] = str(plugins / "strategy")
         return variables
-
-
-def environment() -> Path:
-    """Return the Python that has Ansible and Mitogen."""
-
-    def build(folder: Path) -> None:
-        subprocess.run([sys.executable, "-m", "venv", folder / "env"], check=True)
-        pip = [f"{folder}/env/bin/python", "-m", "pip", "install", "--quiet"]
-        options = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--requirement"]
-        subprocess.run([*pip, *options, str(REQUIREMENTS)], check=True)
-
-    return cache.entry("ansible", [REQUIREMENTS, sys.version], build) / "env/bin/python"
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from tests.benchmarks.page import fleet_section, last_figures
 from tests.benchmarks.tools import Cost, check_unchanged, measured, record, typical
 from tests.driver.product import DEPLOY, command
 from tests.lab.lab import Lab, fleet_text
@@ -37,10 +38,7 @@ Groups = dict[str, list[tuple[str, dict[str, Any]]]]
 
 
 def alike(groups: Groups) -> Groups:
-    """Return the groups of an inventory, with each host declared as the first: one Spark's files.
-
-    What the files of a Spark contain of its own, its name and its replica's, would differ.
-    """
+    """Return groups with each host declared as the first: one Spark has the files of one."""
     declared = groups["sparks"][0][1]
     shared = {key: declared[key] for key in ("spark", "replica", "ranks")}
     return {
@@ -49,7 +47,6 @@ def alike(groups: Groups) -> Groups:
 
 
 def no_op(hosts: int) -> Cost:
-    """Run the deploy on a converged fleet; return its cost."""
     cost, output = measured([*command(INVENTORY), DEPLOY, "-y"])
     check_unchanged(output, hosts)
     return cost
@@ -67,12 +64,10 @@ def prepare(spark: Handle, most: int) -> None:
 
 
 def address(number: int) -> str:
-    """Return an address on the LAN for a Spark of the fleet, counted from 0."""
     return f"10.213.0.{_FIRST_ADDRESS + number}"
 
 
 def write_inventory(size: int) -> None:
-    """Write the inventory file of a fleet: as many replicas as Sparks."""
     fleet = yaml.safe_load(fleet_text([f"spark{number + 1}" for number in range(size)]))
     for number, spark in enumerate(fleet["sparks"].values()):
         spark["ssh_hostname"] = address(number)
@@ -80,7 +75,7 @@ def write_inventory(size: int) -> None:
 
 
 def fleet_table(spark: Handle, sizes: Sequence[int] = SIZES) -> None:
-    """Measure runs that change nothing, in turn; print the table. The Spark is then used up."""
+    """Measure runs that change nothing, in turn. The Spark is then used up."""
     prepare(spark, max(sizes))
     rounds: dict[int, list[Cost]] = {size: [] for size in sizes}
     for _ in range(ROUNDS):
@@ -89,23 +84,16 @@ def fleet_table(spark: Handle, sizes: Sequence[int] = SIZES) -> None:
             rounds[size].append(no_op(size))
             print(f"  {size} Sparks: {rounds[size][-1]}", flush=True)
     table = {size: typical(costs) for size, costs in rounds.items()}
-    print(f"\nRuns that change nothing, by the number of Sparks (median of {ROUNDS}, in turn)")
-    print("  Sparks   CPU s   of it per Spark beyond the first   MiB   elapsed s")
-    first = table[min(table)].cpu
-    for size, cost in table.items():
-        more = f"{(cost.cpu - first) / (size - min(table)):.2f}" if size > min(table) else "-"
-        memory = cost.memory / 2**20
-        print(f"  {size:6}  {cost.cpu:6.1f}   {more:>32}   {memory:3.0f}   {cost.seconds:9.1f}")
     record("fleet", {size: asdict(cost) for size, cost in table.items()})
 
 
 def main(sizes: Sequence[int]) -> None:
-    """Measure in a lab of one Spark."""
     lab = Lab()
     lab.up(1, engine="stand-in")
     try:
         measured([*command("inventory/lab.py"), DEPLOY, "-y"])
         fleet_table(lab.spark("spark1"), sizes)
+        print(fleet_section(last_figures()["fleet"]))
     finally:
         lab.down()
 

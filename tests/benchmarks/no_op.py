@@ -21,13 +21,11 @@ AIMS = {MITOGEN: 5, ANSIBLE: 30}
 
 
 def login(spark: Handle) -> Cost:
-    """Return the cost of `ssh host true`, by a connection of its own."""
     program, *words = spark.ssh_command("true")
     return measured([program, "-o", "ControlPath=none", *words])[0]
 
 
 def ours() -> Cost:
-    """Return the cost of a deploy that changes nothing."""
     cost, output = measured([*command("inventory/lab.py"), DEPLOY, "-y"])
     check_unchanged(output, 1)
     return cost
@@ -39,7 +37,7 @@ def start(deploy: Path) -> Cost:
 
 
 def no_op_table(spark: Handle) -> dict[str, Cost]:
-    """Measure all in turn, at each round trip; print the tables."""
+    """Measure all in turn, at each round trip; return the table of the shorter one."""
     tables = {}
     with TemporaryDirectory() as folder, playbook(spark) as book:
         empty = Path(folder, "empty.py")
@@ -56,9 +54,7 @@ def no_op_table(spark: Handle) -> dict[str, Cost]:
                 each = ", ".join(f"{name} {cost.seconds:.2f}" for name, cost in rounds[-1].items())
                 print(f"  {title}: {each}", flush=True)
             tables[title] = {name: typical([each[name] for each in rounds]) for name in ways}
-            _show(title, tables[title])
         spark.netem()
-    print(f"The playbook has {book.tasks} tasks and {book.items} items.")
     figures = {
         title: {name: asdict(cost) for name, cost in table.items()}
         for title, table in tables.items()
@@ -66,11 +62,6 @@ def no_op_table(spark: Handle) -> dict[str, Cost]:
     head = {"rounds": ROUNDS, "aims": AIMS, "tasks": book.tasks, "items": book.items}
     record("no-op", {**head, "machine": machine(), "tables": figures})
     return tables[next(iter(DELAYS))]
-
-
-def ratio(table: dict[str, Cost], name: str) -> float:
-    """Return how many times as long as ours something took."""
-    return table[name].seconds / table[OURS].seconds
 
 
 def _ways(spark: Handle, empty: Path, book: Playbook) -> dict[str, Callable[[], Cost]]:
@@ -81,10 +72,3 @@ def _ways(spark: Handle, empty: Path, book: Playbook) -> dict[str, Callable[[], 
         MITOGEN: lambda: book.run(mitogen=True),
         ANSIBLE: book.run,
     }
-
-
-def _show(title: str, table: dict[str, Cost]) -> None:
-    print(f"\nA run that changes nothing, {title} (median of {ROUNDS}, in turn)")
-    for name, cost in table.items():
-        aim = f"   (aim: {AIMS[name]} x)" if name in AIMS else ""
-        print(f"  {name:<24} {cost.seconds:6.2f} s  {ratio(table, name):5.1f} x ours{aim}")

@@ -21,12 +21,13 @@ def write_page(folder: Path, figures: Figures) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, section in _SECTIONS.items():
         if name in figures:
-            text = filled(text, name, section(figures[name]))
+            made = section(figures[name])
+            print(f"\n{made}")
+            text = filled(text, name, made)
     page.write_text(text)
 
 
 def filled(page: str, name: str, text: str) -> str:
-    """Return a page with this text between the marks of a section."""
     begin, end = _BEGIN.format(name), _END.format(name)
     before, found, rest = page.partition(begin)
     _, closed, after = rest.partition(end)
@@ -36,7 +37,6 @@ def filled(page: str, name: str, text: str) -> str:
 
 
 def no_op_section(figures: Figures) -> str:
-    """Return the machine and the tables of a run that changes nothing."""
     machine = [f"* {name}: {value}" for name, value in figures["machine"].items()]
     count = f"The playbook has {figures['tasks']} tasks, of {figures['items']} items."
     parts = [*machine, "", f"{count} Medians of {figures['rounds']} rounds, all taken in turn."]
@@ -53,7 +53,6 @@ def no_op_section(figures: Figures) -> str:
 
 
 def no_op_table(title: str, table: Figures, aims: Mapping[str, int]) -> list[str]:
-    """Return the rows of a table in Markdown."""
     rows = [
         f"| {title} | seconds | CPU seconds | x a login | x ours | aim |",
         "|---|---|---|---|---|---|",
@@ -69,7 +68,6 @@ def no_op_table(title: str, table: Figures, aims: Mapping[str, int]) -> list[str
 
 
 def fleet_section(figures: Figures) -> str:
-    """Return the table of fleets of several sizes."""
     sizes = {int(size): cost for size, cost in figures.items()}
     rows = ["| Sparks | CPU seconds | MiB | elapsed seconds |", "|---|---|---|---|"]
     rows += [
@@ -87,5 +85,4 @@ _SECTIONS: dict[str, Callable[[Figures], str]] = {"no-op": no_op_section, "fleet
 
 
 def last_figures() -> dict[str, Any]:
-    """Return what the last runs have recorded."""
     return {path.stem: json.loads(path.read_text()) for path in sorted(FIGURES.glob("*.json"))}

@@ -33,10 +33,7 @@ class ToolError(Exception):
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a command for the machine that it runs on: also of all that it started.
-
-    `memory` is in bytes, the most that one of its processes had resident.
-    """
+    """Of a command and all that it started; `memory` is the most bytes of one process."""
 
     seconds: float
     cpu: float
@@ -46,7 +43,6 @@ class Cost:
 def measured(
     words: Sequence[str], variables: Mapping[str, str] | None = None, folder: Path = PROJECT
 ) -> tuple[Cost, str]:
-    """Run a command; return its cost and what it printed."""
     with tempfile.TemporaryFile("w+") as output:
         begun = time.monotonic()
         process = subprocess.Popen(
@@ -69,7 +65,6 @@ def measured(
 
 
 def typical(costs: Sequence[Cost]) -> Cost:
-    """Return the median of times, and the most of memory."""
     return Cost(
         median(cost.seconds for cost in costs),
         median(cost.cpu for cost in costs),
@@ -78,7 +73,6 @@ def typical(costs: Sequence[Cost]) -> Cost:
 
 
 def check_unchanged(output: str, hosts: int) -> None:
-    """Check that a run of pyinfra has done all operations on all hosts, and changed none."""
     rows = _ROW.findall(output.rpartition("--> Results:")[2])
     if not rows:
         raise ToolError(f"pyinfra printed no results:\n{output}")
@@ -88,7 +82,6 @@ def check_unchanged(output: str, hosts: int) -> None:
 
 
 def check_recap(output: str, tasks: int) -> None:
-    """Check that a playbook has run on a host, all its tasks, and changed nothing."""
     rows = _RECAP.findall(output.rpartition("PLAY RECAP")[2])
     if len(rows) != 1:
         raise ToolError(f"Ansible printed no recap of one host:\n{output}")
@@ -102,7 +95,6 @@ def check_recap(output: str, tasks: int) -> None:
 
 
 def record(name: str, figures: object) -> None:
-    """Write figures into a file, for the page."""
     FIGURES.mkdir(parents=True, exist_ok=True)
     (FIGURES / f"{name}.json").write_text(json.dumps(figures, indent=2) + "\n")
 

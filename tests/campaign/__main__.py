@@ -22,8 +22,6 @@ from tests.lab.state import Engine
 
 
 class Campaign:
-    """Rounds of one seed, and what came of them."""
-
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._faults: Counter[str] = Counter()
@@ -32,7 +30,6 @@ class Campaign:
         self._rounds = 0
 
     def play(self, plan: Round, deadline: float = float("inf")) -> None:
-        """Play a round; it ends early where the time is over, or a promise was broken."""
         self._rounds += 1
         print(f"\n{plan}", flush=True)
         for index, (scene, record) in enumerate(Player(plan, self._engine).play(), 1):
@@ -44,7 +41,6 @@ class Campaign:
                 return
 
     def summary(self) -> int:
-        """Print what came of it; return the exit status."""
         print(f"\n{self._rounds} rounds")
         for title, counts in (("faults", self._faults), ("moments", self._moments)):
             print(f"{title}:", *(f"{n} {what}," for what, n in counts.most_common()))
@@ -70,7 +66,6 @@ class Campaign:
 
 
 def main(argv: list[str]) -> int:
-    """Play what the command line says; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaign", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))

@@ -29,10 +29,7 @@ _LOSE = "systemctl stop 'vllm@*'; docker system prune --all --force; rm -rf /opt
 
 @dataclass
 class Stage:
-    """The Sparks of a round, of a pair the head first, and what was asked of them.
-
-    What has been run, `deploys`, changes nothing when it runs again.
-    """
+    """The Sparks of a round, a pair's head first; `deploys` have run, and change nothing again."""
 
     topology: Topology
     sparks: list[Handle]
@@ -44,18 +41,15 @@ class Stage:
 
     @property
     def heads(self) -> list[Handle]:
-        """The Sparks with a door."""
         return self.sparks[:1] if self.topology == "pair" else self.sparks
 
     def declare_new(self, act: str) -> None:
-        """Declare a recipe that differs from all others of this round."""
         self._made += 1
         name = f"campaign{self._made}"
         base, changes = differences(act, name, self._made)
         self.declare(self.recipes.enter_context(recipe(name, *changes, base=base)))
 
     def declare(self, name: str) -> None:
-        """Have all replicas be to serve a recipe."""
         self.declared = name
         fleet = yaml.safe_load(FLEET.read_text())
         for replica in fleet["replicas"].values():
@@ -92,15 +86,12 @@ def differences(act: str, name: str, number: int) -> tuple[str, list[Change]]:
 
 @dataclass
 class Run:
-    """A run of pyinfra that is at work, or was `killed` by us."""
-
     process: "Popen[bytes]"
     log: Path
     killed: bool = False
 
     @property
     def output(self) -> str:
-        """What it has said so far."""
         return self.log.read_text(errors="replace")
 
     def wait_for(self, text: str) -> bool:
@@ -119,7 +110,6 @@ class Run:
         return self.killed
 
     def end(self, timeout: float) -> int | None:
-        """Wait for its end; return its exit status, None where it does not end in time."""
         try:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -128,7 +118,6 @@ class Run:
 
 @contextmanager
 def running(words: list[str]) -> Iterator[Run | None]:
-    """Run pyinfra until the block ends; None without words."""
     if not words:
         yield None
         return
@@ -154,5 +143,4 @@ def running(words: list[str]) -> Iterator[Run | None]:
 
 
 def settings(scene: Scene) -> list[str]:
-    """Return the words by which a run gets the settings of a scene's switches."""
     return ["--data", f"trial_seconds={scene.trial}", "--data", f"drain_seconds={_DRAIN}"]

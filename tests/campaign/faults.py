@@ -45,7 +45,6 @@ Blow = Callable[[Handle, Strike], object]
 
 
 def _succeeds(spark: Handle, command: str, stdin: str = "") -> bool:
-    """Tell whether a command succeeds on a Spark that may be off, or lose frames."""
     try:
         return spark.run(command, check=False, timeout=60, stdin=stdin).returncode == 0
     except subprocess.TimeoutExpired:

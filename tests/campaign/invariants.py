@@ -13,7 +13,7 @@ from tests.campaign.plan import BROKEN, REFUSED, UNREACHABLE, WHOLE
 from tests.driver.listing import places
 from tests.driver.load import BROKE_OFF, Answer
 from tests.driver.product import TOKEN, pyinfra
-from tests.driver.sparks import current
+from tests.driver.sparks import current, places
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET, STORAGE
 
@@ -40,7 +40,6 @@ true"""
 
 
 def leftovers(stage: Stage) -> Iterator[str]:
-    """Say what no run and no engine needs any more."""
     for spark in stage.sparks:
         release = current(spark)
         lines = _as_root(spark, _LOOK)
@@ -51,7 +50,6 @@ def leftovers(stage: Stage) -> Iterator[str]:
 
 
 def wrong_release(stage: Stage) -> Iterator[str]:
-    """Say where something else serves or boots than what is declared."""
     for spark in stage.sparks:
         release = current(spark)
         if not release.startswith(f"lab-{stage.declared.removeprefix('lab-')}-"):
@@ -62,14 +60,12 @@ def wrong_release(stage: Stage) -> Iterator[str]:
 
 
 def drift(stage: Stage) -> Iterator[str]:
-    """Say what differs from what is declared."""
     look = pyinfra("deploys/drift.py", "--data", "json=-")
     if look.status:
         yield f"drift ended with {look.status}: {_differences(look.output)}"
 
 
 def second_run(stage: Stage) -> Iterator[str]:
-    """Say what another run changes, where everything is as declared."""
     for deploy in stage.deploys:
         run = pyinfra(deploy)
         if run.status or run.changed:
@@ -78,7 +74,6 @@ def second_run(stage: Stage) -> Iterator[str]:
 
 
 def secrets(stage: Stage, outputs: Sequence[str]) -> Iterator[str]:
-    """Say where a secret stands that is for nobody to read."""
     (key,) = api_keys(FLEET)
     if any(secret in output for output in outputs for secret in (TOKEN, key)):
         yield "a run has printed a secret"
@@ -123,7 +118,6 @@ def level(problem: str | None) -> int:
 def objections(
     spark: str, answers: Iterable[Answer], windows: Iterable[Window], *, gateway: bool = False
 ) -> Iterator[str]:
-    """Say which answers nothing explains."""
     for answer in answers:
         seen = level(answer.problem)
         allowed = WHOLE
@@ -142,10 +136,7 @@ def objections(
 
 @contextmanager
 def one_boots(sparks: Sequence[Handle]) -> Iterator[list[str]]:
-    """Watch what would boot on each Spark until the block ends; yield what is not as it should be.
-
-    At every moment that is one release, from the first one on.
-    """
+    """Yield what is wrong with what would boot: from the first release on, always one."""
     problems: list[str] = []
     stop = threading.Event()
 

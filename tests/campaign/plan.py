@@ -28,11 +28,8 @@ _PAIR: frozenset[Topology] = frozenset({"pair"})
 class Act:
     """Something that an operator does, or nothing.
 
-    Attributes:
-        moments: texts in the output of its run, from which a fault may count its time.
-        clients: the worst that they may see of it where no two engines run side by side.
-        switches: whether another release serves afterwards.
-        topologies: where it is done.
+    A fault may count its time from `moments`, texts in the run's output. `clients` is the worst
+    that they may see of it where no two engines run side by side.
     """
 
     moments: tuple[str, ...]
@@ -72,14 +69,9 @@ ACTS: dict[str, Act] = {
 class Kind:
     """A kind of fault.
 
-    Attributes:
-        clients: the worst that they may see of it, until the replica serves again.
-        seconds: how long it lasts, least and most; (0, 0) where it is over at once.
-        acts: in which it may strike.
-        topologies: where there is such a thing.
-        alone: whether the product promises to survive it only where nothing else goes wrong.
-        heals: whether the product promises to serve again without a further run.
-        head: whether only the head of a pair has what it hits.
+    `clients` is the worst that they may see of it until the replica serves again. Where it is
+    `alone`, the product promises to survive it only if nothing else goes wrong; where it `heals`,
+    to serve again without a further run. `head`: only the head of a pair has what it hits.
     """
 
     clients: int = WHOLE
@@ -126,10 +118,7 @@ FAULTS: dict[str, Kind] = {
 
 @dataclass(frozen=True)
 class Strike:
-    """One fault, `after` seconds from the scene's moment or the strike before it.
-
-    `variant`, 0 to 999, is for whatever else there is to choose.
-    """
+    """One fault, `after` seconds from the moment or the strike before; `variant` is 0 to 999."""
 
     fault: str
     spark: int
@@ -173,7 +162,6 @@ class Round:
 
 
 def draw(seed: int, number: int) -> Round:
-    """Return a round of a campaign: the same one at each call."""
     chance = random.Random(f"{seed}:{number}")
     (topology,) = chance.choices(list(_WEIGHTS), list(_WEIGHTS.values()))
     scenes = [_scene(chance, topology, "deploy")]

@@ -45,13 +45,7 @@ _ACTIVE = "systemctl is-active --quiet vllm@$(basename $(readlink /opt/qwen36/cu
 
 @dataclass
 class Record:
-    """What became of a scene.
-
-    Attributes:
-        struck, missed: the faults that hit something, and those that found nothing to hit.
-        early: the run ended before the moment came.
-        recovery: seconds from the last fault's end until all served again.
-    """
+    """What became of a scene; `early`: its run ended before the moment came."""
 
     struck: list[str] = field(default_factory=list)
     missed: list[str] = field(default_factory=list)
@@ -71,8 +65,6 @@ class Record:
 
 
 class Player:
-    """Plays one round."""
-
     def __init__(self, plan: Round, engine: Engine) -> None:
         self._plan, self._engine, self._lab = plan, engine, Lab()
         self._pair = plan.topology == "pair"
@@ -216,7 +208,6 @@ class Player:
         return promised and scene.act != "restore" and not apart
 
     def _check(self, record: Record) -> list[str]:
-        """Return all that does not hold now that the scene is over."""
         stage = self._stage
         return [
             *invariants.drift(stage),
@@ -247,7 +238,6 @@ class Player:
         return _PATIENCE * (1.5 * self._start + _NOTICE)
 
     def _wait_serving(self, timeout: float) -> list[str]:
-        """Wait until all engines are active and each door answers; return those that do not."""
         stage = self._stage
 
         def silent() -> list[str]:
@@ -261,12 +251,10 @@ class Player:
 
 
 def _failing(command: str, sparks: list[Handle]) -> list[str]:
-    """Return the Sparks on which a command fails."""
     return [spark.name for spark in sparks if spark.run(command, check=False).returncode]
 
 
 def _until(problems: Callable[[], list[str]], timeout: float) -> list[str]:
-    """Wait until there are no problems; return those that are left after some seconds."""
     deadline = time.monotonic() + timeout
     while (left := problems()) and time.monotonic() < deadline:
         time.sleep(0.3)

@@ -21,7 +21,6 @@ Serve = Callable[[str], Running]
 
 @pytest.fixture(scope="session", autouse=True)
 def machine() -> None:
-    """A machine that can make the images, and namespaces."""
     if os.geteuid():
         pytest.skip("the contract's engines run in namespaces: it needs root")
     if platform.machine() != "x86_64":
@@ -32,7 +31,6 @@ def machine() -> None:
 
 @pytest.fixture(scope="session", params=["vllm", "stand-in"])
 def engine(request: pytest.FixtureRequest) -> Engine:
-    """The engine that is under test."""
     name: Engine = request.param
     return name
 
@@ -56,7 +54,6 @@ def start(
 
 @pytest.fixture(scope="session")
 def kept() -> dict[str, Running]:
-    """The engines that run now, for the next case."""
     return {}
 
 
@@ -75,7 +72,6 @@ def serve(start: Start, kept: dict[str, Running]) -> Serve:
 
 @pytest.fixture
 def serving(serve: Serve) -> Running:
-    """An engine that serves the recipe lab-tiny."""
     return serve(engines.CHAT)
 
 
@@ -94,15 +90,12 @@ def pair(start: Start, kept: dict[str, Running]) -> tuple[Running, Running]:
 
 @pytest.fixture
 def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the product's watch ask often, and wait a second."""
     for name, seconds in (("INTERVAL", 0.0), ("TOKEN_DEADLINE", 1.0), ("COUNTERS_DEADLINE", 1.0)):
         monkeypatch.setattr(probe, name, seconds)
 
 
 @pytest.fixture(scope="session")
 def damaged(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[Path], object]], Path]:
-    """Return a copy of the checkpoints to which something was done."""
-
     def do(damage: Callable[[Path], object]) -> Path:
         folder = tmp_path_factory.mktemp("damaged") / "models"
         shutil.copytree(tiny_model.ensure_models(), folder)

@@ -64,10 +64,7 @@ RECIPES = {
 
 
 def line(sparks: int = 1, rank: int = 0, recipe: str = CHAT, **changes: str) -> list[str]:
-    """Return the command line by which the product starts a recipe of the lab.
-
-    `changes` are what stands in the place of a word.
-    """
+    """Return the line by which the product starts a recipe, with `changes` of its words."""
     found = load_recipe(recipe).for_sparks(sparks)
     folder = f"/models/{found.checkpoints['model'].folder}"
     words = serve_arguments(found, numbered(sparks, rank, MASTER))
@@ -75,7 +72,6 @@ def line(sparks: int = 1, rank: int = 0, recipe: str = CHAT, **changes: str) -> 
 
 
 def until(true: Callable[[], object], what: str) -> None:
-    """Wait until something is true, in any case for a while; `what` is waited for."""
     wait_for(lambda: bool(true()), PATIENCE, what)
 
 
@@ -88,8 +84,6 @@ def _connected(root: Path, timeout: object) -> socket.socket:
 
 
 class Connection(http.client.HTTPConnection):
-    """A plain connection to an engine's socket."""
-
     def __init__(self, root: Path) -> None:
         super().__init__("localhost", timeout=PATIENCE)
         self._root = root
@@ -106,8 +100,6 @@ class _Connection(connection.HTTPConnection):
 
 
 class _Adapter(adapters.HTTPAdapter):
-    """Has requests go to an engine's socket."""
-
     def __init__(self, root: Path) -> None:
         super().__init__()
         self._pool = HTTPConnectionPool("localhost")
@@ -148,7 +140,6 @@ class Running:
         return found
 
     def signal(self, name: str, number: signal.Signals) -> None:
-        """Send a signal to the processes of this name, of which there is one at least."""
         pids = self.pids(name)
         assert pids
         for pid in pids:
@@ -173,7 +164,6 @@ class Running:
     def ask(
         self, path: str, body: object = None, timeout: float = PATIENCE, stream: bool = False
     ) -> requests.Response:
-        """Return the answer to a request: POST if it has a body, else GET."""
         data = body if isinstance(body, str) or body is None else json.dumps(body)
         return self.client.request(
             "GET" if body is None else "POST",
@@ -185,17 +175,13 @@ class Running:
         )
 
     def wait(self) -> int:
-        """Wait for its end; return the exit status."""
         return self.process.wait(PATIENCE)
 
     def stop(self) -> None:
-        """End it, whatever it does."""
         self.process.kill()
         self.process.wait()
 
     def wait_ready(self) -> None:
-        """Wait until it answers; fail if it ends."""
-
         def ready() -> bool:
             assert self.alive, self.log.read_text()[-3000:]
             try:
@@ -215,12 +201,7 @@ def start(
     network: Running | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> Running:
-    """Start `vllm WORDS` of an engine's image, whose output the log gets.
-
-    Args:
-        models: the folder of the checkpoint `model`; the tiny one's by default.
-        network: whose network it shares; None for one of its own.
-    """
+    """Start `vllm WORDS` of an engine's image, by default with a network of its own."""
     root = registry.unpacked(engine)
     given = {**ENVIRONMENT, **environment(load_recipe("lab-tiny")), **(variables or {})}
     own = ["unshare", "--net"]
@@ -238,14 +219,12 @@ def start(
 
 
 def chat(text: str = "Say hello.", **options: Any) -> dict[str, Any]:
-    """Return the body of a chat request that is greedy and does not think."""
     greedy = {"max_tokens": 8, "temperature": 0, "chat_template_kwargs": {"enable_thinking": False}}
     messages = [{"role": "user", "content": text}]
     return {"model": "tiny", "messages": messages, **greedy, **options}
 
 
 def check_refused(answer: requests.Response, status: int, words: str) -> None:
-    """Fail unless an answer is an error of this status, in vLLM's form, with these words."""
     error = answer.json()["error"]
     assert (answer.status_code, error["code"]) == (status, status)
     assert words in error["message"]
@@ -253,14 +232,12 @@ def check_refused(answer: requests.Response, status: int, words: str) -> None:
 
 
 def choice(serving: Running, **options: Any) -> dict[str, Any]:
-    """Return the answer to a chat request, whose usage it must have."""
     answer = serving.ask(COMPLETIONS, chat(**options)).json()
     (found,) = answer["choices"]
     return {**found, "usage": answer["usage"]}
 
 
 def events(text: str) -> list[dict[str, Any]]:
-    """Return the chunks of a stream that must be whole."""
     lines = [line.removeprefix("data: ") for line in text.splitlines() if line]
     assert lines[-1] == "[DONE]"
     return [json.loads(line) for line in lines[:-1]]

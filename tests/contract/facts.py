@@ -24,7 +24,6 @@ INSIDE = Path(__file__).with_name("inside.py")
 
 
 def inside(engine: Engine, *orders: object) -> dict[str, Any]:
-    """Return what inside.py prints in the engine's root."""
     variables = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
     mounted = 'mount -t tmpfs tmpfs "$0/tmp"; mount -t proc proc "$0/proc"; exec chroot "$0" "$@"'
     private = ["unshare", "--mount", "--propagation=slave", "--pid", "--fork", "--kill-child"]
@@ -37,18 +36,15 @@ def inside(engine: Engine, *orders: object) -> dict[str, Any]:
 
 
 def endpoints(openapi: dict[str, Any]) -> dict[str, list[str]]:
-    """Return the paths of an openapi.json with their methods."""
     return {path: sorted(methods) for path, methods in openapi["paths"].items()}
 
 
 def endpoints_of(recipe: str) -> str:
-    """Return the name under which the endpoints of a recipe's engine are kept."""
     answers = load_recipe(recipe).answers
     return "endpoints" if answers == "chat" else f"endpoints_{answers}"
 
 
 def metrics(text: str) -> list[dict[str, Any]]:
-    """Return vLLM's families in a /metrics: name, kind, labels of each sample, and buckets."""
     families: dict[str, dict[str, Any]] = {}
     for line in text.splitlines():
         if found := re.match(r"# TYPE (vllm:\w+) (\w+)", line):
@@ -66,7 +62,6 @@ def metrics(text: str) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Write the file."""
     facts = inside("vllm", "environment")
     with tempfile.TemporaryDirectory() as folder:
         for recipe, models in engines.RECIPES.items():

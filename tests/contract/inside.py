@@ -18,7 +18,6 @@ VALUES = ("1", "1.5", "4k", "auto", "word", "{}")
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the engine's own parser of `vllm serve …`."""
     # What is imported stays: to look at it again and again takes a quarter of the time.
     gc.disable()
     try:

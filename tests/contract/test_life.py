@@ -92,12 +92,10 @@ def test_the_command_line(engine: Engine) -> None:
 
 
 def drop(name: str) -> Callable[[Path], None]:
-    """Return what removes a file of a checkpoint."""
     return lambda model: (model / name).unlink()
 
 
 def cut(model: Path) -> None:
-    """Cut a file of the weights short."""
     file = next(model.glob("*2-of-*.safetensors"))
     file.write_bytes(file.read_bytes()[:-100])
 

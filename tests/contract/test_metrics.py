@@ -34,7 +34,6 @@ def value(serving: Running, name: str, label: str = "") -> float:
 
 
 def settled(serving: Running) -> None:
-    """Wait until nothing is in flight."""
     names = ("num_requests_running", "kv_cache_usage_perc")
     until(lambda: not any(value(serving, name) for name in names), "an idle engine")
 

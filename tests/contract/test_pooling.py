@@ -35,12 +35,10 @@ def recipe(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def pooled(recipe: str, serve: Serve) -> Running:
-    """Each of the two engines."""
     return serve(recipe)
 
 
 def side(running: Running, recipe: str) -> probe.Engine:
-    """Return the engine as its supervisor asks it."""
     found = load_recipe(recipe)
     return probe.Engine(running.root, RELEASE, found.served_names[0], found.answers)
 

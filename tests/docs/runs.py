@@ -27,7 +27,6 @@ IMAGE = 9_000_000_000
 
 
 def weights(recipe: str) -> int:
-    """Return the bytes of all checkpoints of a recipe on one Spark."""
     load = nominal_load(load_recipe(recipe).for_sparks(1), 1)
     return sum(each.size for each in load.checkpoints.values())
 
@@ -36,7 +35,6 @@ _WEIGHTS, _IMAGE, _FREE = weights(_RECIPE.name), IMAGE, 3_500_000_000_000
 
 
 def end_of_run() -> str:
-    """Return the last lines of a run that has set up one Spark."""
     inventory = Path("inventory/sparks.yaml")
     environment = mock.patch.dict(os.environ, {PROGRAM_VARIABLE: "uv run sparkwright"})
     with tempfile.TemporaryDirectory() as site, contextlib.chdir(site), environment:
@@ -47,11 +45,7 @@ def end_of_run() -> str:
 
 
 def recorded(session: str) -> str:
-    """Return what a person has typed and seen, up to the proof that nothing differs.
-
-    Args:
-        session: As tests/system/test_person.py records it: `$ LINE`, then the line's output.
-    """
+    """Return what a person has typed and seen, as tests/system/test_person.py records it."""
     shown = session[session.index("$ sparkwright init") : session.index("$ sparkwright keys")]
     parts = re.split(r"^(?=\$ )", shown, flags=re.MULTILINE)
     kept = [_short(part.rstrip()) for part in parts if part and not part.startswith("$ git")]
@@ -73,7 +67,6 @@ def _short(part: str) -> str:
 
 
 def plan() -> str:
-    """Return what a plan says of one Spark that has nothing yet."""
     survey = SimpleNamespace(weights=0, image=None, root_free=_FREE, docker_free=_FREE, serves=None)
     wanted = SimpleNamespace(weights=_WEIGHTS, image=_IMAGE)
     memory = plan_memory(nominal_load(_RECIPE.for_sparks(1), 1), HARDWARE["gb10"])

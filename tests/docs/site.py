@@ -22,7 +22,6 @@ _LOADS = re.compile(r"""<(?:script|img|link|iframe)\b[^>]*\b(?:src|href)=["']?(?
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages of the root, README.md as the first page."""
     for name, page in ROOT.items():
         text = Path(config.config_file_path).with_name(name).read_text(encoding="utf-8")
         text = text.replace("](docs/", "](")
@@ -31,10 +30,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Point links at pages of the site, by their titles.
-
-    Of a file that is not on the site, only the name is left.
-    """
+    """Point links at pages of the site, by their titles; of other files only the name is left."""
     of_root = page.file.src_uri in ROOT.values()
     if page.file.src_uri == "index.md":
         page.meta["hide"] = ["navigation"]
@@ -55,7 +51,6 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
-    """Refuse a page that loads something from another host."""
     if found := _LOADS.search(output):
         raise PluginError(f"{page.file.src_uri}: loads from elsewhere: {found[0]}")
     return output

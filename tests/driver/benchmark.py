@@ -16,10 +16,7 @@ _RESULTS = PROJECT / "benchmarks"
 
 
 def measured(workloads: str, meanwhile: Callable[[], object] = int) -> dict[str, Any]:
-    """Run the benchmark; return its result, of which no file is left.
-
-    `meanwhile` is called when the run says that the Spark measures.
-    """
+    """Run the benchmark, and do something when the Spark measures; return the result."""
     before = set(_RESULTS.glob("lab1-*"))
     said = []
     with background(BENCHMARK, "--data", f"workloads={workloads}") as run:
@@ -55,16 +52,12 @@ def check_short(result: dict[str, Any]) -> dict[str, dict[str, float]]:
 
 
 def added(spark: Handle) -> set[str]:
-    """Return the files that the engine's container has beyond its image's.
-
-    The engine itself writes bytecode of what it imports late.
-    """
+    """Return the files that the engine's container has beyond its image's, but for bytecode."""
     changes = spark.run(f"sudo docker diff {_container(spark)}").stdout.splitlines()
     return {line for line in changes if line.startswith("A ") and "pycache" not in line}
 
 
 def tools(spark: Handle) -> int:
-    """Return how many containers of the benchmark's tool there are."""
     return len(spark.run(f"sudo docker ps --all --quiet --filter name={CONTAINER}").stdout.split())
 
 

@@ -24,7 +24,6 @@ CHAT = {
 
 
 def authorization() -> dict[str, str]:
-    """Return the header that carries the fleet's key."""
     return {"Authorization": f"Bearer {api_keys(FLEET)[0]}"}
 
 

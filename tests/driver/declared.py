@@ -17,7 +17,6 @@ BROKEN: Change = ("  seed: 0", "  unknown-flag: 0")
 
 @contextmanager
 def edited(file: Path, edit: Callable[[dict[str, Any]], object]) -> Iterator[None]:
-    """Have a YAML file hold what `edit` makes of it, until the block ends."""
     text = file.read_text()
     content = yaml.safe_load(text)
     edit(content)
@@ -55,6 +54,5 @@ def recipe(name: str, *changes: Change, base: str = "lab-tiny") -> Iterator[str]
 
 @contextmanager
 def changed(name: str, *changes: Change) -> Iterator[None]:
-    """Have the first replica be to serve a changed copy of lab-tiny, until the block ends."""
     with recipe(name, *changes) as stem, replica(recipe=stem):
         yield

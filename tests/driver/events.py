@@ -15,14 +15,7 @@ RANK = "VLLM::Worker"
 
 @dataclass(frozen=True)
 class Event:
-    """Something that befalls a pair.
-
-    Attributes:
-        strike: does it.
-        sign: by what the product notices: an engine or its supervisor has ended, nothing is heard
-            of the other Spark any more, or no token comes.
-        boots: whether one of the two boots.
-    """
+    """Something that befalls a pair, and the sign by which the product notices."""
 
     strike: Callable[[Pair], None]
     sign: Literal["end", "silence", "hang"] = "end"
@@ -42,8 +35,6 @@ def on(which: str, command: str) -> Callable[[Pair], None]:
 
 
 def power(which: str) -> Callable[[Pair], None]:
-    """The power of one of the two is cut, and comes back."""
-
     def strike(pair: Pair) -> None:
         spark: Handle = getattr(pair, which)
         spark.power_off()

@@ -25,7 +25,6 @@ def address(near: Handle, far: Handle) -> None:
 
 
 def received(spark: Handle, address: str, options: str = "", count: int = 3) -> int:
-    """Return how many of `count` pings came back."""
     done = spark.run(f"ping -q -i 0.02 -W 1 -c {count} {options} {address}", check=False)
     return int(done.stdout.split(" received")[0].split()[-1])
 
@@ -37,6 +36,5 @@ def carriers(spark: Handle) -> str:
 
 
 def wait(near: Handle) -> None:
-    """Wait until the other Spark answers on both twins."""
     for address in ("192.168.100.11", "192.168.101.11"):
         eventually(partial(received, near, address, count=1), f"an answer of {address}")

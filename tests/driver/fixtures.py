@@ -32,13 +32,11 @@ def machine() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def spark(machine: None, engine: Engine) -> Handle:
-    """One virtual Spark."""
     return Lab().ensure(1, engine)[0]
 
 
 @pytest.fixture(scope="module")
 def served(spark: Handle) -> str:
-    """The release that serves on the Spark, which may have held anything before."""
     pyinfra(DEPLOY).succeeded()
     forget(spark)
     return current(spark)
@@ -46,13 +44,11 @@ def served(spark: Handle) -> str:
 
 @pytest.fixture(scope="module")
 def pair(machine: None, engine: Engine) -> Pair:
-    """Two virtual Sparks, cabled, that are one replica."""
     return Pair(*Lab().ensure(2, engine, pair=True))
 
 
 @pytest.fixture(scope="module")
 def three(machine: None, engine: Engine) -> list[Handle]:
-    """Three virtual Sparks, a replica each."""
     return Lab().ensure(3, engine)
 
 
@@ -88,7 +84,6 @@ def delivered(pair: Pair) -> list[dict[str, set[str]]]:
 
 @pytest.fixture(autouse=True)
 def no_faults(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Let no fault of one test reach the next."""
     yield
     if {"spark", "pair", "three"} & set(request.fixturenames):
         hub.clear_faults()
@@ -108,7 +103,6 @@ def pytest_runtest_makereport(
 
 
 def _journals(item: pytest.Item) -> Iterator[Path]:
-    """Write the journal of each Spark that is up; yield the files."""
     RESULTS.mkdir(exist_ok=True)
     for spark in Lab().sparks():
         journal = spark.journal()

@@ -37,7 +37,6 @@ _LEFT_BY_PACKAGES = "userdel prometheus; groupdel prometheus; rm -rf /var/lib/ha
 
 
 def listing(spark: Handle) -> dict[str, set[str]]:
-    """Return what a Spark is, as lines of each kind."""
     return {
         what: set(spark.run(f"sudo sh -c {shlex.quote(command)}").stdout.splitlines())
         for what, command in LISTING.items()
@@ -45,7 +44,6 @@ def listing(spark: Handle) -> dict[str, set[str]]:
 
 
 def from_factory(spark: Handle, variant: str) -> dict[str, set[str]]:
-    """Return what a Spark is that has just left the factory as one of its variants."""
     spark.reset(variant)
     # A first rule, ours or another's, makes the tables for good.
     rule = "INPUT -i lo -j ACCEPT"
@@ -63,7 +61,6 @@ def purge(run: Run, spark: Handle) -> None:
 
 
 def changes(before: dict[str, set[str]], after: dict[str, set[str]]) -> dict[str, list[str]]:
-    """Return the lines that came or went, of each kind that changed."""
     return {
         what: sorted(
             [f"+ {line}" for line in after[what] - before[what]]

@@ -33,13 +33,10 @@ class Answer:
 
 @dataclass
 class Load:
-    """What clients have seen so far."""
-
     answers: list[Answer] = field(default_factory=list)
 
     @property
     def failed(self) -> list[Answer]:
-        """The requests that got no whole answer."""
         return [answer for answer in self.answers if answer.problem]
 
     @property
@@ -55,7 +52,6 @@ class Load:
         return [each for each in self.failed if not str(each.problem).startswith(ended)]
 
     def served(self) -> set[int]:
-        """Return the clients that have had a whole answer."""
         return {answer.client for answer in self.answers if not answer.problem}
 
 
@@ -67,10 +63,7 @@ def load(
     port: int = PORT,
     model: str = "tiny",
 ) -> Iterator[Load]:
-    """Keep clients asking, with a pause after each answer.
-
-    Each has had an answer when the block begins, and must get a whole one after its end.
-    """
+    """Keep clients asking: each has an answer when the block begins, and one after its end."""
     seen, stop = Load(), threading.Event()
     url = f"http://{spark.address}:{port}/v1/chat/completions"
     headers = authorization()

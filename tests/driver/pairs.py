@@ -27,20 +27,16 @@ class Pair:
 
     @property
     def both(self) -> tuple[Handle, Handle]:
-        """Head and worker."""
         return self.head, self.worker
 
     def each(self, do: Callable[[Handle], Result]) -> list[Result]:
-        """Do something to both at once; return what it returned of head and worker."""
         with ThreadPoolExecutor() as pool:
             return list(pool.map(do, self.both))
 
     def unit(self) -> str:
-        """Return the unit of the release that should serve."""
         return f"vllm@{current(self.head)}.service"
 
     def ask(self, timeout: float = 60) -> str | None:
-        """Return the answer to a request; None when none comes."""
         return said(self.head, timeout=timeout)
 
     def lives(self) -> list[str]:
@@ -70,7 +66,6 @@ class Pair:
             time.sleep(POLL)
 
     def forget(self) -> None:
-        """Have both forget their restarts and power cuts."""
         self.each(forget)
 
 
@@ -83,5 +78,4 @@ def check_rendezvous(pair: Pair) -> None:
 
 
 def received_bytes(spark: Handle, port: str) -> int:
-    """Return the bytes that a Spark's port has received since it booted."""
     return int(spark.run(f"cat /sys/class/net/{port}/statistics/rx_bytes").stdout)

@@ -15,13 +15,8 @@ SMI = "/usr/bin/nvidia-smi"
 class Plant:
     """A change by hand, or with `true` another difference that the ones above it make.
 
-    Attributes:
-        spark: where.
-        change: what root's shell does; WHAT stands for `what`, RELEASE for the one that serves, and
-            WEIGHTS for its checkpoint's folder.
-        what, found: of the line that tells it, the second in part.
-        undo: for what no run of spark.py mends.
-        told_of: the Spark of which it is told; the head compares the two. `spark` by default.
+    In what root's shell does, WHAT stands for `what`, RELEASE for the one that serves, WEIGHTS for
+    its checkpoint's folder. The head tells, of `told_of`, what it compares of the two.
     """
 
     spark: str
@@ -103,14 +98,12 @@ def names(pair: Pair) -> Callable[[str], str]:
 
 
 def plant(pair: Pair) -> None:
-    """Make all changes."""
     named, sparks = names(pair), {spark.name: spark for spark in pair.both}
     for each in PLANTS:
         sparks[each.spark].run("sudo sh -es", stdin=named(each.change.replace("WHAT", each.what)))
 
 
 def undo(pair: Pair) -> None:
-    """Undo what no run mends."""
     sparks = {spark.name: spark for spark in pair.both}
     for each in PLANTS:
         if each.undo:

@@ -25,8 +25,6 @@ LAN = "10.213.0.0/24"
 
 @dataclass(frozen=True)
 class Run:
-    """One run of pyinfra."""
-
     status: int
     output: str
     changed: frozenset[str]
@@ -34,7 +32,6 @@ class Run:
     failed: frozenset[str]
 
     def succeeded(self) -> "Run":
-        """Return the run itself; fail with its output if it failed."""
         assert self.status == 0, self.output
         return self
 
@@ -44,7 +41,6 @@ class Run:
         return self
 
     def fails(self, *texts: str) -> "Run":
-        """Return the run itself, which must have failed, and say some texts."""
         assert self.status == 1, self.output
         return self.says(*texts)
 
@@ -55,11 +51,7 @@ class Run:
 
 
 def here(*words: str | Path, **given: Any) -> "subprocess.CompletedProcess[str]":
-    """Run a program in the project's folder, with nobody to answer it; return what it printed.
-
-    Args:
-        given: of `subprocess.run`; without it, the program may fail.
-    """
+    """Run a program, which may fail, in the project's folder, with nobody to answer it."""
     usual = {"cwd": PROJECT, "env": env(), "stdin": subprocess.DEVNULL, "check": False}
     usual |= {"text": True, "timeout": patience(900), "capture_output": "stdout" not in given}
     return subprocess.run(words, **usual | given)
@@ -82,10 +74,7 @@ def pyinfra(*words: str, token: str | None = TOKEN, **environment: str) -> Run:
 
 
 def remote_commands(*words: str) -> list[tuple[str, float]]:
-    """Run pyinfra on the lab's inventory; return its remote commands and uploads.
-
-    Of each the operation that it belongs to, and its seconds.
-    """
+    """Run pyinfra; return of each remote command and upload its operation and its seconds."""
     with tempfile.NamedTemporaryFile() as report:
         program = [sys.executable, "-m", "tests.benchmarks.counted", report.name]
         here(*program, "inventory/lab.py", *words, check=True)
@@ -93,7 +82,6 @@ def remote_commands(*words: str) -> list[tuple[str, float]]:
 
 
 def rollout(*words: str) -> "subprocess.CompletedProcess[str]":
-    """Run a rollout on the lab's inventory."""
     together = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     return here(*ROLLOUT, *words, "-y", **together)
 
@@ -121,10 +109,7 @@ def background(
 
 
 def killed_at(text: str, *words: str, program: Sequence[str] = ()) -> None:
-    """Run pyinfra, or another program, until a line of its output holds `text`, then kill it.
-
-    The runs that it has started end with it, as where its machine loses its power.
-    """
+    """Run a program until a line of its output holds `text`; kill it, and what it started."""
     with background(*words, program=program) as run:
         assert run.stdout
         found = any(text in line for line in run.stdout)
@@ -132,7 +117,6 @@ def killed_at(text: str, *words: str, program: Sequence[str] = ()) -> None:
 
 
 def verification() -> str:
-    """Run `pytest tests/verify` on the lab; return what it prints, fail if it fails."""
     verify = here(
         *(sys.executable, "-m", "pytest", "tests/verify", "--inventory", "inventory/lab.py")
     )
@@ -141,7 +125,6 @@ def verification() -> str:
 
 
 def command(inventory: str) -> list[str]:
-    """Return the words that run pyinfra on an inventory."""
     return [str(Path(sys.executable).with_name("pyinfra")), inventory]
 
 

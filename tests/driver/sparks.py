@@ -14,6 +14,17 @@ from tests.lab.spark import Handle
 T = TypeVar("T")
 # Seconds between two looks by SSH, of which each takes some hundredths from what is looked at.
 POLL = 0.5
+# Where a secret may stand. Each search finds the pattern's words, and not the pattern itself.
+PLACES = {
+    # It holds every command line that sudo ran.
+    "journal": 'journalctl --no-pager --output=export | grep -a "$pattern"',
+    "containers": 'docker inspect $(docker ps --all --quiet) | grep "$pattern"',
+    "units": "systemctl show '*' | grep \"$pattern\"",
+    "processes": 'grep -la "$pattern" /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null',
+    # Each may be a file system of its own, or a part of another one.
+    "files": "find / /opt /run /tmp -xdev -type f -size -4M "
+    '-exec grep -la "$pattern" {} + 2>/dev/null | sort -u',
+}
 
 
 def current(spark: Handle) -> str:
@@ -22,7 +33,6 @@ def current(spark: Handle) -> str:
 
 
 def unit(spark: Handle) -> str:
-    """Return the unit of the release that should serve."""
     return f"vllm@{current(spark)}.service"
 
 
@@ -37,17 +47,14 @@ def engines(spark: Handle) -> set[str]:
 
 
 def standing(spark: Handle) -> tuple[str, set[str], bool]:
-    """Return the release that boots, the units of engines, and whether one answers."""
     return current(spark), engines(spark), bool(said(spark))
 
 
 def only(release: str) -> tuple[str, set[str], bool]:
-    """Return what `standing` does where that release serves, boots, and is the only one."""
     return release, {f"vllm@{release}.service"}, True
 
 
 def engines_status(spark: Handle) -> str:
-    """Return what `systemctl status` says of the engines' units."""
     return spark.run("systemctl status --no-pager -n 5 'vllm@*'", check=False).stdout
 
 
@@ -89,6 +96,17 @@ def restarted_from_a_hang(spark: Handle) -> str:
 
 
 def wait_active(spark: Handle) -> None:
-    """Wait until the engine is active and answers."""
     until(spark, "systemctl is-active 'vllm@*'")
     eventually(lambda: said(spark), "a good answer of the door")
+
+
+def places(spark: Handle, *words: str) -> dict[str, list[str]]:
+    """Return the places of a Spark where one of these words is, with the lines that show it."""
+    pattern = r"\|".join(f"{word[:-1]}[{word[-1]}]" for word in words)
+    found = {
+        name: spark.run(
+            "sudo sh -s", stdin=f"pattern='{pattern}'; {search}; true"
+        ).stdout.splitlines()
+        for name, search in PLACES.items()
+    }
+    return {name: lines for name, lines in found.items() if lines}

@@ -1,4 +1,4 @@
-"""The ways out of an engine's container that code in it may try, and the program that tries them.
+"""What the kernel lets an engine do, the ways out that code in it may try, and what tries them.
 
 Each way is Python, which the program runs in the container; what raises an OSError is closed.
 """
@@ -7,6 +7,7 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from tests.driver.sparks import eventually
 from tests.lab.spark import Handle
@@ -173,7 +174,6 @@ print(json.dumps(found))
 
 
 def tried(spark: Handle, release: str, ways: Mapping[str, str], **given: str) -> dict[str, bool]:
-    """Return which ways are open to code in the container of a release's engine."""
     told = json.dumps({"ways": dict(ways), "given": given})
     command = shlex.join(["docker", "exec", f"vllm-{release}", "python3", "-c", _PROGRAM, told])
     said = spark.run(f"sudo {command}")
@@ -184,7 +184,6 @@ def tried(spark: Handle, release: str, ways: Mapping[str, str], **given: str) ->
 
 @contextmanager
 def abstract_listener(spark: Handle) -> Iterator[None]:
-    """Have a program of the host listen on an abstract socket."""
     code = "import socket, time; s = socket.socket(socket.AF_UNIX); "
     code += "s.bind(chr(0) + 'sparkwright-test'); s.listen(); time.sleep(999)"
     unit = "systemd-run --collect --unit=abstract-test python3 -c"
@@ -194,3 +193,50 @@ def abstract_listener(spark: Handle) -> Iterator[None]:
         yield
     finally:
         spark.run("sudo systemctl stop abstract-test")
+
+
+# A line for each process of the engine's container: its capabilities, NoNewPrivs, seccomp, whether
+# its root is mounted read-only, and how many threads its control group may have. Control groups of
+# version 1 have a tree for each controller.
+_CONFINED = """
+id=$(docker ps --quiet --filter label=sparkwright.release)
+for pid in $(docker top "$id" -eo pid | tail -n +2); do
+  group=$(sed -n 's/^[0-9]*:pids://p' "/proc/$pid/cgroup")
+  [ -n "$group" ] && group=/sys/fs/cgroup/pids$group ||
+    group=/sys/fs/cgroup$(sed -n 's/^0:://p' "/proc/$pid/cgroup")
+  root=$(awk '$5 == "/" {split($6, option, ","); print option[1]}' "/proc/$pid/mountinfo")
+  sed -n 's/^\\(Cap[A-Z][a-z]*\\|NoNewPrivs\\|Seccomp\\):\\t//p' "/proc/$pid/status" | tr '\\n' ' '
+  echo "$root $(cat "$group/pids.max")"
+done"""
+
+
+@dataclass(frozen=True)
+class Confinement:
+    """What a process may do; `capabilities` has all that it has, may get, or passes on, as bits.
+
+    Its system calls are `filtered`; its container may have any number of threads if None.
+    """
+
+    capabilities: int
+    no_new_privileges: bool
+    filtered: bool
+    read_only: bool
+    threads: int | None
+
+
+# What a process of vLLM may do.
+CONFINED = Confinement(
+    capabilities=0, no_new_privileges=True, filtered=True, read_only=True, threads=8192
+)
+
+
+def confinement(spark: Handle) -> set[Confinement]:
+    found = set()
+    for line in spark.run("sudo sh -s", stdin=_CONFINED).stdout.splitlines():
+        *sets, ambient, fresh, seccomp, root, threads = line.split()
+        bits = 0
+        for each in (*sets, ambient):
+            bits |= int(each, 16)
+        most = None if threads == "max" else int(threads)
+        found.add(Confinement(bits, fresh == "1", seccomp == "2", root == "ro", most))
+    return found

@@ -26,7 +26,6 @@ _QUESTION = {
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.lab", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("build", help="build what labs start from, some minutes the first time")
@@ -49,7 +48,6 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the parsed command line asks; return the exit status."""
     lab = Lab()
     match options.command:
         case "build":
@@ -75,7 +73,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def demo() -> int:
-    """Bring up a virtual Spark, deploy to it, ask it; return the exit status."""
     begun = time.monotonic()
     lab = Lab()
     if state.read():
@@ -127,7 +124,6 @@ def _title(text: str) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Run one command of the lab; return the exit status."""
     try:
         return run(make_parser().parse_args(argv))
     except LabError as problem:

@@ -4,6 +4,8 @@ import fcntl
 import hashlib
 import os
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,14 +22,10 @@ def cache_folder() -> Path:
 def entry(name: str, inputs: str | list[Path | str], build: Callable[[Path], None]) -> Path:
     """Return the folder of an entry, built first if it is not there.
 
-    Args:
-        name: what the entry is, for people: `rootfs`, `engine-image`.
-        inputs: everything the result depends on: texts, and files whose content counts.
-        build: fills the empty folder that it is given. It runs at most once for the same inputs,
-            also when two programs ask at the same time; a failed build leaves nothing.
-
-    After a build, entries of the same name that went unused for a day are removed. Younger ones
-    stay: another checkout, or a lab that is up, may stand on them.
+    `inputs` are all that the result depends on: texts, and files whose content counts. `build`
+    fills the empty folder, once for the same inputs, also when two programs ask; if it fails,
+    nothing is left. Then entries of this name go that were unused for a day: another checkout, or
+    a lab that is up, may stand on younger ones.
     """
     digest = hashlib.sha256()
     for item in [inputs] if isinstance(inputs, str) else inputs:
@@ -54,3 +52,13 @@ def entry(name: str, inputs: str | list[Path | str], build: Callable[[Path], Non
             if old.is_dir() and old.stat().st_mtime < time.time() - _UNUSED:
                 shutil.rmtree(old, ignore_errors=True)
     return final
+
+
+def python(name: str, requirements: Path) -> Path:
+    def build(folder: Path) -> None:
+        subprocess.run([sys.executable, "-m", "venv", folder / "env"], check=True)
+        pip = [folder / "env/bin/python", "-m", "pip", "install", "--quiet"]
+        options = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--requirement"]
+        subprocess.run([*pip, *options, requirements], check=True)
+
+    return entry(name, [requirements, sys.version], build) / "env/bin/python"

@@ -20,8 +20,6 @@ _KERNEL = (Path("/proc/sys/net/ipv4/ip_forward"),)
 
 
 class Lab:
-    """The lab of this machine; there is one."""
-
     def up(
         self,
         sparks: int = 1,
@@ -89,13 +87,11 @@ class Lab:
             self._clear()
 
     def spark(self, name: str) -> Handle:
-        """Return a Spark."""
         handle = Handle(name)
         handle.record()
         return handle
 
     def sparks(self) -> list[Handle]:
-        """Return all Sparks that are up, powered off or not."""
         return [Handle(name) for name in state.require().sparks]
 
     def _clear(self) -> None:
@@ -123,7 +119,6 @@ class Lab:
 
 
 def fleet_text(names: Sequence[str], pair: bool = False) -> str:
-    """Return an inventory file (as sparks.yaml)."""
     size = 2 if pair else 1
     if len(names) % size:
         raise LabError(f"found {len(names)} Sparks to be paired; expected 2 or 4")

@@ -38,7 +38,6 @@ class Way:
         self._waiting: deque[tuple[float, bytes]] = deque()
 
     def take(self, now: float) -> None:
-        """Read one frame."""
         frame = os.read(self.source, _FRAME)
         if random.random() >= self.loss:
             self._waiting.append((now + self.delay, frame))
@@ -80,7 +79,6 @@ def open_cable(end: str) -> socket.socket:
 
 
 def carry(cable: int, tap: int, delay: float, loss: float) -> None:
-    """Carry frames both ways until the cable's end is gone."""
     ways = {cable: Way(cable, tap, delay, loss), tap: Way(tap, cable, delay, loss)}
     while True:
         now = time.monotonic()
@@ -91,7 +89,6 @@ def carry(cable: int, tap: int, delay: float, loss: float) -> None:
 
 
 def main() -> int:
-    """Run until ended."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("spark")
     parser.add_argument("--delay", type=float, required=True, metavar="SECONDS")

@@ -25,20 +25,14 @@ _TREE = _CGROUPS / "unified" if _LEGACY else _CGROUPS
 
 
 def power_on(name: str) -> Process:
-    """Start a Spark's supervisor, which boots the Spark; return at once.
-
-    For callers that hold the lab's lock; the supervisor waits for it.
-    """
+    """Start the supervisor, which boots the Spark; for callers that hold the lab's lock."""
     power_off(name, None)
     private = ["unshare", "--mount", "--propagation", "private"]
     return state.start(name, [*private, *state.module("machine", name)])
 
 
 def power_off(name: str, supervisor: Process | None) -> None:
-    """Cut a Spark's power: all of its processes are killed at once, as is its supervisor.
-
-    For callers that hold the lab's lock.
-    """
+    """Kill all of a Spark's processes at once; for callers that hold the lab's lock."""
     if supervisor:
         supervisor.kill()
     _end(name)
@@ -57,7 +51,6 @@ def forget(name: str) -> None:
 
 
 def remove_groups(shard: str = SHARD) -> None:
-    """Remove the control group that all Sparks of a lab share."""
     for tree in _trees():
         _remove_group(tree / _group("", shard))
 

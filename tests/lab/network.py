@@ -30,17 +30,14 @@ _RULES = (
 
 
 def number(spark: str) -> int:
-    """Return 1 for spark1, and so on."""
     return int(spark.removeprefix("spark"))
 
 
 def address(spark: str) -> str:
-    """Return a Spark's address on the LAN."""
     return f"10.213.0.{10 + number(spark)}"
 
 
 def lan_end(spark: str) -> str:
-    """Return the name of the outer end of a Spark's LAN cable."""
     return f"swlab{number(spark)}-lan"
 
 
@@ -55,12 +52,10 @@ def fabric(spark: str) -> tuple[str, str]:
 
 
 def neighbour(spark: str) -> str:
-    """Return the Spark at the other end of a Spark's fabric cable."""
     return f"spark{number(spark) + (1 if number(spark) % 2 else -1)}"
 
 
 def create() -> None:
-    """Make the bridges and the way out."""
     for index, bridge in enumerate(BRIDGES):
         # A fixed address: by default a bridge takes the lowest of its present ports'.
         _ip("link", "add", bridge, "address", mac(0, index), "type", "bridge")
@@ -82,7 +77,6 @@ def remove() -> None:
 
 
 def is_up() -> bool:
-    """Tell whether the bridges are there."""
     return all(_exists(bridge) for bridge in BRIDGES)
 
 
@@ -156,13 +150,11 @@ def set_direct(spark: str, direct: bool) -> None:
 
 
 def wait_for_line(spark: str) -> None:
-    """Wait until a Spark's delay line has its interface on the bridge."""
     port = Path(f"/sys/class/net/{LAN}/brif/{line_end(spark)}")
     wait_for(port.exists, 10, f"the delay line of {spark}")
 
 
 def line_end(spark: str) -> str:
-    """Return the name of the interface through which a Spark's delay line reaches the bridge."""
     return f"swlab{number(spark)}-line"
 
 

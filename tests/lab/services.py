@@ -36,7 +36,6 @@ SERVICES: dict[str, tuple[int, Callable[[], list[str]]]] = {
 
 
 def start(name: str) -> Process:
-    """Start a service; return once it takes connections."""
     port, command = SERVICES[name]
     process = state.start(name, command())
 
@@ -50,7 +49,6 @@ def start(name: str) -> Process:
 
 
 def answers(host: str, port: int) -> bool:
-    """Tell whether a TCP port takes connections right now."""
     try:
         socket.create_connection((host, port), timeout=1).close()
     except OSError:

@@ -38,7 +38,6 @@ PACKAGES = {
 
 
 def build() -> None:
-    """Fill the caches that labs start from; a step that has been done takes no time."""
     check_machine()
     with step("root file system"):
         rootfs.build()
@@ -53,7 +52,6 @@ def build() -> None:
 
 
 def missing_packages() -> list[str]:
-    """Return those of PACKAGES that the machine lacks."""
     return [
         package
         for package, proof in PACKAGES.items()
@@ -62,13 +60,11 @@ def missing_packages() -> list[str]:
 
 
 def check_root() -> None:
-    """Refuse to go on without root."""
     if os.geteuid() != 0:
         raise LabError("the lab needs root, for namespaces and mounts; run the same with sudo")
 
 
 def check_machine() -> None:
-    """Refuse to go on where root or a program is missing."""
     check_root()
     if missing := missing_packages():
         raise LabError(f"programs are missing; first: apt-get install {' '.join(missing)}")
@@ -76,7 +72,6 @@ def check_machine() -> None:
 
 @contextmanager
 def step(what: str) -> Iterator[None]:
-    """Print what is being done, and how long it took."""
     start = time.monotonic()
     print(f"{what} …", end=" ", flush=True)
     yield

@@ -35,7 +35,6 @@ _AWAITED = {signal.SIGTERM, signal.SIGCHLD}
 
 
 def run(name: str, command: Sequence[str]) -> int:
-    """Run a command in a shard."""
     if os.geteuid() != 0:
         raise LabError("a shard needs root, for namespaces and mounts; run the same with sudo")
     with _owned(name) as folder:
@@ -185,7 +184,6 @@ def enter(name: str, module: str, *words: str) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Run the command of the command line in a shard; return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.lab.shard", description=__doc__)
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("name", metavar="NAME")

@@ -19,13 +19,10 @@ _INTERVAL = 0.3
 
 @dataclass(frozen=True)
 class Handle:
-    """One virtual Spark of the lab that is up."""
-
     name: str
 
     @property
     def address(self) -> str:
-        """Its address on the LAN."""
         return network.address(self.name)
 
     def ssh_command(self, *command: str) -> list[str]:
@@ -72,7 +69,6 @@ class Handle:
             return ""
 
     def running(self) -> bool:
-        """Tell whether its power is on."""
         supervisor = self.record().supervisor
         return supervisor is not None and supervisor.alive()
 
@@ -91,11 +87,9 @@ class Handle:
         state.wait_for(ready, timeout, f"{self.name} to boot", interval=_INTERVAL)
 
     def boot_id(self) -> str:
-        """Return what changes with each boot."""
         return self.run("cat /proc/sys/kernel/random/boot_id", timeout=10).stdout.strip()
 
     def reboot(self) -> None:
-        """Reboot it from inside and wait until it has booted."""
         boot = self.boot_id()
         self.run("sudo systemctl reboot", check=False)
 
@@ -184,7 +178,6 @@ class Handle:
                 state.write(lab)
 
     def record(self) -> Spark:
-        """Return how it is wired and powered."""
         return self._of(state.require())
 
     def _of(self, lab: State) -> Spark:

@@ -42,12 +42,10 @@ class Process(BaseModel):
 
     @classmethod
     def of(cls, pid: int) -> "Process":
-        """Describe a process that was just started."""
         status = _status(pid)
         return cls(pid=pid, started=status[1] if status else 0)
 
     def alive(self) -> bool:
-        """Tell whether this very process still runs; one that nobody has reaped yet does not."""
         status = _status(self.pid)
         return status is not None and status[0] != "Z" and status[1] == self.started
 
@@ -60,7 +58,6 @@ class Process(BaseModel):
         self.kill()
 
     def kill(self) -> None:
-        """End it and the processes of its group at once."""
         if self.alive():
             os.killpg(self.pid, signal.SIGKILL)
             wait_for(lambda: not self.alive(), 5, f"process {self.pid} to end")
@@ -75,13 +72,7 @@ TWINS: tuple[Twin, Twin] = ("a", "b")
 
 
 class Cable(BaseModel):
-    """A Spark's end of its fabric cable.
-
-    Attributes:
-        port: the physical port that it is in.
-        cut: the twins that it does not carry.
-        mtu: the largest packet that gets through; larger ones vanish without a word.
-    """
+    """A Spark's end of its fabric cable, with the twins that are `cut`; larger packets vanish."""
 
     port: Literal[0, 1] = 0
     cut: frozenset[Twin] = frozenset()
@@ -89,11 +80,7 @@ class Cable(BaseModel):
 
 
 class Spark(BaseModel):
-    """One virtual Spark: how it left the factory, its supervisor, and its cables.
-
-    Attributes:
-        line: what delays and loses frames of its LAN.
-    """
+    """One virtual Spark; `line` is what delays and loses frames of its LAN."""
 
     factory: str = "standard"
     supervisor: Process | None = None
@@ -102,13 +89,7 @@ class Spark(BaseModel):
 
 
 class State(BaseModel):
-    """The whole lab.
-
-    Attributes:
-        pair: whether its inventory makes replicas of two Sparks.
-        engine: what its registry serves as the engine image.
-        kernel: files of /proc/sys, and what the machine had in them before.
-    """
+    """The whole lab; `kernel` has what the machine had in files of /proc/sys."""
 
     pair: bool = False
     engine: Engine = "vllm"
@@ -128,7 +109,6 @@ def write(state: State) -> None:
 
 
 def require() -> State:
-    """Return the state."""
     state = read()
     if state is None:
         raise LabError("no lab is up; start one: python -m tests.lab up")
@@ -161,14 +141,12 @@ def start(name: str, command: Sequence[str]) -> Process:
 
 
 def module(name: str, *arguments: str) -> list[str]:
-    """Return the command that runs one of the lab's modules with this Python."""
     return [sys.executable, "-m", f"tests.lab.{name}", *arguments]
 
 
 def wait_for(
     done: Callable[[], bool], timeout: float, what: str, *, interval: float = 0.02
 ) -> None:
-    """Poll until `done()`."""
     timeout = patience(timeout)
     deadline = time.monotonic() + timeout
     while not done():

@@ -124,10 +124,7 @@ def _driver_amiss(spark: Path, by_smi: str, by_runtime: str) -> None:
 
 
 def _disk(spark: Path, size: int) -> None:
-    """Make the file system that the supervisor then mounts for /opt and /var/lib/docker.
-
-    On the machine it takes as much room as was ever written to it.
-    """
+    """Make the file system that the supervisor then mounts for /opt and /var/lib/docker."""
     disk = spark / "disk.img"
     with disk.open("wb") as file:
         file.truncate(size)
@@ -203,7 +200,6 @@ VARIANTS: dict[str, Callable[[Path], None]] = {
 
 
 def check(variant: str) -> None:
-    """Refuse an unknown variant."""
     if variant not in VARIANTS:
         known = ", ".join(VARIANTS)
         raise LabError(f"there is no factory variant {variant}; there are: {known}")

@@ -19,5 +19,4 @@ def recorded(name: str) -> dict[str, Any]:
 
 
 def answer(result: dict[str, Any]) -> Answer:
-    """Return it as a run reads it."""
     return Answer.model_validate_json(json.dumps(result))

@@ -7,7 +7,6 @@ from typing import Any
 
 
 def write_index(folder: Path, lock: Any = None, images: Any = None) -> str:
-    """Write the index of what is in a folder; return its digest."""
     files = {
         path.relative_to(folder).as_posix(): {
             "size": path.stat().st_size,

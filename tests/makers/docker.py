@@ -18,16 +18,10 @@ from tests.component.servers import serving
 
 @dataclass
 class Docker:
-    """One daemon: images by any name, with the files that it saves of them, and names it was given.
+    """One daemon: images by any name, with the files that it saves of each.
 
-    Attributes:
-        socket: where it listens.
-        images: what it holds: any name of an image -> the files that it saves of it.
-        names: names that were given to images.
-        error: what it says instead of loading.
-        pulls: what it says of each further pull: status and lines.
-        asked: the paths of all requests.
-        logins: what came with each pull.
+    `error` is what it says instead of loading, `pulls` what it says of each further pull; it keeps
+    the names that images were given, the paths of all requests, and each pull's login.
     """
 
     socket: Path
@@ -39,7 +33,6 @@ class Docker:
     logins: list[str | None] = field(default_factory=list)
 
     def saved(self, image: str) -> bytes:
-        """Return what `docker save` writes."""
         archive = io.BytesIO()
         with tarfile.open(fileobj=archive, mode="w") as tar:
             folder = tarfile.TarInfo("blobs")
@@ -60,7 +53,6 @@ class Docker:
 
 
 def config_of(files: Mapping[str, bytes]) -> str:
-    """Return an image's id: the digest of its configuration."""
     config: str = json.loads(files["manifest.json"])[0]["Config"]
     return f"sha256:{config.rpartition('/')[2]}"
 
@@ -77,14 +69,12 @@ def image_files(*layers: bytes) -> tuple[str, dict[str, bytes]]:
 
 @contextmanager
 def listening(socket: Path, handler: type[BaseHTTPRequestHandler]) -> Iterator[None]:
-    """Answer requests at a socket of the file system until the block ends."""
     with serving(socketserver.ThreadingUnixStreamServer(str(socket), handler)):
         yield
 
 
 @contextmanager
 def serving_docker(socket: Path) -> Iterator[Docker]:
-    """Run a daemon."""
     docker = Docker(socket)
 
     class Handler(BaseHTTPRequestHandler):

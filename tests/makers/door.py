@@ -66,12 +66,10 @@ def keys_text(*entries: str) -> str:
 
 
 def declared(path: Path, more: str = "") -> Path:
-    """Write an inventory."""
     path.write_text(FLEET + more)
     return path
 
 
 def own_certificate(folder: Path) -> Certificate:
-    """Write an owner's certificate and key, and read them as a run does."""
     written(folder, certificate(key := private_key(), days=90), key)
     return read_certificate(str(folder / "tls.crt"), str(folder / "tls.key"))

@@ -47,13 +47,11 @@ def engines(
 
 
 def unit(name: str, active: str, **changes: object) -> dict[str, Any]:
-    """Return an instance of vllm@ in the part `engines`."""
     own = {"restarts": 0, "enabled": False, "outdated": False, "starting": False, "status": "x"}
     return own | {"release": name, "active": active, "since": 0} | changes
 
 
 def state_of(told: Mapping[str, Any]) -> EngineState:
-    """Return the state that the part `engines` describes."""
     return EngineState.model_validate_json(json.dumps(told))
 
 
@@ -82,7 +80,6 @@ FORMER = engines(("old", "active"), enabled="old", current="old", first="old")
 
 
 def changes(driven: Driven) -> list[str]:
-    """The commands that change something."""
     looks = ("sha1sum", "mkdir -p /tmp")
     scripts = [script.strip() for script in driven.scripts()]
     return [each for each in scripts if not each.startswith(looks)]

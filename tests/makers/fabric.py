@@ -53,7 +53,6 @@ def found(own, peer=None):
 
 
 def set_up(port, text=None):
-    """A Spark with its fabric in force in a port."""
     own = spark(**dict.fromkeys(port, replace(UP, mtu=9000)))
     return changed(
         own,

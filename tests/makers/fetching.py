@@ -44,8 +44,6 @@ fetch.command()
 
 @dataclass
 class Spark:
-    """A root folder, and the hub that it fetches from."""
-
     root: Path
     source: Path
     url: str
@@ -74,7 +72,6 @@ class Spark:
         self.manifest.write_text(manifest_text(self.locked, self.url))
 
     def promise(self, size: int) -> None:
-        """Have the orders say another size of the weights."""
         data = json.loads(self.manifest.read_text())
         data["files"]["model.safetensors"]["size"] = size
         self.manifest.write_text(json.dumps(data))
@@ -95,7 +92,6 @@ class Spark:
         )
 
     def fetch(self, tries: int = TRIES) -> tuple[int, str]:
-        """Run the program to its end; return status and what it told the journal."""
         process = self.begin(tries)
         _, errors = process.communicate(timeout=patience())
         return process.returncode, errors
@@ -132,12 +128,10 @@ class Spark:
         return JobProgress(**json.loads(report))
 
     def look(self) -> CheckpointFolder:
-        """Read the folder as an operation does."""
         with this_machine().current() as host:
             return read_now(host, ask_folders(str(self.root), [self.name])).folders[self.name]
 
     def partial_size(self) -> int:
-        """Bytes of the weights that have come so far."""
         files = (self.folder / ".sparkwright-partial").glob("*-model.safetensors")
         return max((file.stat().st_size for file in files), default=0)
 
@@ -150,7 +144,6 @@ class Spark:
 
 @contextmanager
 def fetching(tmp_path: Path) -> Iterator[Spark]:
-    """Have a Spark with nothing but its orders."""
     source = tmp_path / "source"
     (source / "sub").mkdir(parents=True)
     (source / "model.safetensors").write_bytes(random.Random(1).randbytes(SIZE))

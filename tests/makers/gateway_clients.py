@@ -39,7 +39,6 @@ for line in sys.stdin:
 def ask(
     url: str, path: str, key: str | None = KEYS[1], trust: SSLContext | None = None, **body: Any
 ) -> tuple[int, str]:
-    """One request: its status and what came."""
     headers = {"content-type": "application/json"}
     if key:
         headers["authorization"] = f"Bearer {key}"
@@ -53,7 +52,6 @@ def ask(
 
 
 def requests(stream: bool) -> dict[str, dict[str, Any]]:
-    """A request to each path, by path."""
     messages = [{"role": "user", "content": "hello"}]
     common: dict[str, Any] = {"model": "tiny-thinking-coding"} | (
         {"stream": True} if stream else {}
@@ -67,7 +65,6 @@ def requests(stream: bool) -> dict[str, dict[str, Any]]:
 
 
 def curl(url: str) -> Sequence[str]:
-    """The command that asks for a stream."""
     headers = [f"authorization: Bearer {KEYS[1]}", "content-type: application/json"]
     options = chain(*(("--header", header) for header in headers))
     target = f"{url}/v1/chat/completions"

@@ -19,20 +19,13 @@ WORDS = ["one ", "two ", "three ", "four "]
 
 
 class Door(ThreadingHTTPServer):
-    """A replica behind its door.
+    """A replica behind its door, in one of these states:
 
-    Attributes:
-        state: "serves"; "starts" answers 503; "gone" answers nothing; "endless" does not end its
-            answer to a look; "strange" answers 400 and what it was asked; "leads" answers with a
-            redirect and a cookie; "silent" ends a stream before its first token; "late" waits for
-            `go` after its second word, "cut" ends there when the client has it; "flood" streams
-            without end or lines.
-        heard: A file that the client makes when it has the second word.
-        seen: It answers the gateway's looks by its state; else as if it served.
-        broken: Set once somebody hangs up on a stream without end.
-        pause: Seconds until it begins an answer.
-        asked: The bodies of its requests, with their paths.
-        headers: Those of its requests, by names in small letters.
+    "serves"; "starts" answers 503; "gone" answers nothing; "endless" does not end its answer to a
+    look; "strange" answers 400 and what it was asked; "leads" answers with a redirect and a cookie;
+    "silent" ends a stream before its first token; "late" waits for `go` after its second word;
+    "cut" ends there once the client has made the file `heard`; "flood" streams without end or
+    lines, until somebody hangs up: `broken`. Unless `seen`, it answers looks as if it served.
     """
 
     # As many connections at once as a real door takes: the default is 5.

@@ -8,7 +8,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,27 +37,13 @@ gateway.command()
 """
 
 
-def _environment(name: str, requirements: Path) -> Path:
-    """Return Python with these packages."""
-
-    def build(folder: Path) -> None:
-        subprocess.run([sys.executable, "-m", "venv", folder / "env"], check=True)
-        pip = [folder / "env/bin/python", "-m", "pip", "install", "--quiet"]
-        options = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--requirement"]
-        subprocess.run([*pip, *options, requirements], check=True)
-
-    return cache.entry(name, [requirements, sys.version], build) / "env/bin/python"
-
-
 @pytest.fixture(scope="package")
 def python() -> Path:
-    """Python with the very requirements that the gateway's host gets."""
-    return _environment("gateway", FILES / "requirements.txt")
+    return cache.python("gateway", FILES / "requirements.txt")
 
 
 @pytest.fixture(scope="package")
 def tls(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a key, and a certificate that it has signed itself."""
     folder, key = tmp_path_factory.mktemp("tls"), private_key()
     written(folder, certificate(key, days=1), key)
     return folder
@@ -184,7 +169,7 @@ def url(started: tuple[str, Path], doors: list[Door]) -> str:
 @pytest.fixture(scope="package")
 def client() -> Iterator[Client]:
     """Runs code with openai's package, where `client` is a client of a gateway; what it printed."""
-    python = _environment("gateway-client", Path(__file__).with_name("gateway_client.txt"))
+    python = cache.python("gateway-client", Path(__file__).with_name("gateway_client.txt"))
     command, pipe = [python, "-c", CLIENT], subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdin

@@ -35,34 +35,27 @@ command.main()
 
 @dataclass
 class Side:
-    """One Spark: its root folder and its Docker."""
-
     root: Path
     docker: Docker
 
     def begin(self, program: str, *words: str, tries: int = TRIES) -> subprocess.Popen[str]:
-        """Start a program that works on the root folder."""
         command = changed_program(PROGRAM, self.docker.socket, tries, program, self.root, *words)
         return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
     def run(self, program: str, *words: str, tries: int = TRIES) -> tuple[int, str]:
-        """Run it to its end; return status and what it told the journal."""
         process = self.begin(program, *words, tries=tries)
         _, errors = process.communicate(timeout=patience())
         return process.returncode, errors
 
     def progress(self, job: str) -> JobProgress:
-        """Return the report of a job."""
         return JobProgress(**json.loads((self.root / f"jobs/{job}.json").read_text()))
 
     def order(self, job: str, **data: object) -> None:
-        """Write the orders of a job."""
         (self.root / f"manifests/{job}.json").write_text(json.dumps(data))
 
 
 @contextmanager
 def side(root: Path) -> Iterator[Side]:
-    """Have a Spark with a Docker that holds nothing."""
     for folder in ("manifests", "jobs"):
         (root / folder).mkdir(parents=True)
     with serving_docker(root / "docker.sock") as docker:
@@ -71,10 +64,7 @@ def side(root: Path) -> Iterator[Side]:
 
 @dataclass
 class Head:
-    """What sends one image to whoever connects, as `docker save` at a socket does.
-
-    The next connections end after `cuts` bytes; `rate` is in bytes a second, 0 for no bound.
-    """
+    """Sends one image, as `docker save` does; the next connections end after `cuts` bytes."""
 
     port: int
     data: bytes
@@ -84,14 +74,11 @@ class Head:
 
     @property
     def address(self) -> tuple[str, int]:
-        """As the worker's orders have it."""
         return "127.0.0.1", self.port
 
 
 @contextmanager
 def sending(data: bytes) -> Iterator[Head]:
-    """Have a head that sends an archive."""
-
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
             head.asked += 1

@@ -12,15 +12,12 @@ PART = bytes(64 * 1024)
 
 
 class Liar(QuietHandler):
-    """Tells a client what the test has it tell, and counts."""
-
     protocol_version = "HTTP/1.1"
     lie: Callable[["Liar"], None]
     sent = 0
     requests = 0
 
     def do_GET(self) -> None:
-        """Lie until the client has gone."""
         self.close_connection = True
         type(self).requests += 1
         try:
@@ -29,7 +26,6 @@ class Liar(QuietHandler):
             return
 
     def head(self, status: int, **headers: object) -> None:
-        """Send the head of an answer."""
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), str(value))
@@ -37,7 +33,6 @@ class Liar(QuietHandler):
         self.end_headers()
 
     def give(self, part: bytes) -> None:
-        """Send a part of its body."""
         self.wfile.write(part)
         type(self).sent += len(part)
 
@@ -53,7 +48,6 @@ Lie = Callable[[Liar], None]
 
 @contextmanager
 def lying(lie: Lie) -> Iterator[tuple[type[Liar], str]]:
-    """Have a server that tells this lie; the class that counts, and its address."""
     liar = type("Taught", (Liar,), {"lie": lie})
     server = ThreadingHTTPServer(("127.0.0.1", 0), liar)
     server.daemon_threads = True

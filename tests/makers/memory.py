@@ -15,7 +15,6 @@ MILLION = 1_048_576
 
 
 def load(recipe: str, vllm: str | None = None, sparks: int = 1, **args: object) -> Load:
-    """Return the load of a recipe with other options, by a vLLM of another version."""
     base = load_recipe(recipe).for_sparks(sparks)
     given = {name.replace("_", "-"): value for name, value in args.items()}
     merged = {name: value for name, value in (base.args | given).items() if value is not None}
@@ -24,7 +23,6 @@ def load(recipe: str, vllm: str | None = None, sparks: int = 1, **args: object) 
 
 
 def planned(recipe: str, vllm: str | None = None, sparks: int = 1, **args: object) -> MemoryPlan:
-    """Plan it on the first machine of the recipe."""
     loaded = load(recipe, vllm, sparks, **args)
     return plan_memory(loaded, HARDWARE[loaded.recipe.hardware[0]])
 
@@ -32,6 +30,5 @@ def planned(recipe: str, vllm: str | None = None, sparks: int = 1, **args: objec
 def findings(
     load: Load, hardware: str = "gb10", survey: Survey = FIT, beside: int = 0
 ) -> list[Finding]:
-    """Return what is wrong with a load on a machine."""
     kept = survey.kernel.handover
     return memory_findings(load, HARDWARE[hardware], survey.memory, kept, beside)

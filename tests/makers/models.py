@@ -9,7 +9,6 @@ M = TypeVar("M")
 
 
 def changed(model: M, **changes: Any) -> M:
-    """Return a model or a dataclass with other values."""
     if isinstance(model, BaseModel):
         return model.model_copy(update=changes)
     return replace(model, **changes)  # type: ignore[type-var]

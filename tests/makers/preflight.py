@@ -49,7 +49,6 @@ IMAGE = "sha256:" + "1" * 64
 
 
 def survey(**changes: Any) -> Survey:
-    """A Spark whose part `machine` says something else."""
     return Survey.model_validate_json(json.dumps(SPARK | changes))
 
 
@@ -58,7 +57,6 @@ def pro(edition: str, memory: float) -> Survey:
 
 
 def machine(arch: str, gpu: str, mib: int | None, memory: float) -> Survey:
-    """A machine with a GPU of so many MiB of its own, and so many GiB."""
     own = mib and mib << 20
     return survey(arch=arch, gpu=gpu, gpu_memory=own, memory=int(memory * GIB))
 

@@ -22,15 +22,12 @@ file_server.command()
 
 
 class Lender:
-    """The file server as its unit runs it, with the socket that systemd would pass on."""
-
     def __init__(self, root: Path, clients: Sequence[str], idle: float) -> None:
         self.port = free_port()
         self._arguments = [str(idle), str(root), *clients]
         self.process = self.start()
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Run it on its port, as before."""
         with socket.socket() as listening:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(("127.0.0.1", self.port))
@@ -43,7 +40,6 @@ class Lender:
             return self.process
 
     def kill(self) -> None:
-        """End it at once."""
         self.process.kill()
         self.process.wait()
 
@@ -63,7 +59,6 @@ class Lender:
 def lending(
     root: Path, clients: Sequence[str] = ("127.0.0.1",), idle: float = 3600
 ) -> Iterator[Lender]:
-    """Have a folder lent; `idle` is in seconds."""
     lender = Lender(root, clients, idle)
     try:
         yield lender
@@ -93,13 +88,11 @@ class Line:
         return self._sent
 
     def cut(self) -> None:
-        """End every connection where it is."""
         for client in self._clients:
             with suppress(OSError):
                 client.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Let nobody through any more."""
         self._listening.close()
 
     def _accept(self) -> None:

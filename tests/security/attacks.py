@@ -20,13 +20,7 @@ FIRST_TOKEN, TIMES = 0.2, 9
 
 @dataclass
 class Attack:
-    """An attack under way; `tried` and `left` are known when it is over.
-
-    Attributes:
-        held: connections that it had, when each had been tried.
-        tried: connections that it made in all.
-        left: those that it had at its end.
-    """
+    """Connections that are held; those that were tried and were left are known at the end."""
 
     held: int
     tried: int = field(default=0)
@@ -42,16 +36,7 @@ def attack(
     target: str = "127.0.0.1",
     within: tuple[str, ...] = (),
 ) -> Iterator[Attack]:
-    """Attack a port: see attack.py.
-
-    Args:
-        port: TCP port.
-        kind: one of the kinds there.
-        count: how many connections from each source.
-        sources: addresses of this machine.
-        target: address of the server.
-        within: a command that starts others.
-    """
+    """Attack a port from each source, as attack.py says; `within` is a command that starts it."""
     command = [*within, sys.executable, "-m", "tests.security.attack"]
     command += [target, str(port), kind, str(count)]
     with subprocess.Popen(

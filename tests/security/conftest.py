@@ -15,7 +15,6 @@ __all__ = ["dead", "doors", "python", "started", "tls", "url"]
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[FakeServer]:
-    """The engine of a door, which takes a while until its first token."""
     engine = FakeServer(tmp_path, "a")
     engine.pause = FIRST_TOKEN
     with serving(engine):

@@ -21,7 +21,6 @@ def set_fault(name: str, *, hub: str = URL, **options: str | int) -> None:
 
 
 def clear_faults(hub: str = URL) -> None:
-    """Turn all faults of a running hub off."""
     _call(hub, "DELETE", "faults")
 
 

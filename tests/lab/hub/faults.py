@@ -15,17 +15,11 @@ NAMES = (*REFUSALS, *RANGE_REFUSALS, *BREAKS, *RATES)
 
 @dataclass
 class Fault:
-    """One fault that is on.
+    """One fault that is on; its name is one of NAMES.
 
-    Attributes:
-        name: one of NAMES.
-        path: a glob over `organisation/name/file` for files, over the URL's path without the first
-            slash (`api/whoami-v2`) for the rest; `*` matches slashes too.
-        times: how many requests it still hits; None: every one until it is cleared.
-        after: bytes of the answer before it is reset, cut off, or gets its flipped byte;
-            None: half of the answer.
-        seconds: what a 429 tells the client to wait.
-        rate: bytes per second of each answer.
+    `path` is a glob over `organisation/name/file`, else over the URL's path (`api/whoami-v2`). It
+    hits so many `times` (None: for ever), `after` so many bytes of the answer (None: half of it). A
+    429 tells the client to wait for `seconds`; `rate` is in bytes per second of each answer.
     """
 
     name: str
@@ -61,20 +55,16 @@ class Faults:
 
 
 class Traffic:
-    """Requests for each file's content, and the bytes sent for them."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._files: dict[str, dict[str, int]] = {}
 
     def add(self, subject: str, *, requests: int = 0, sent: int = 0) -> None:
-        """Count for a file, `organisation/name/path`."""
         with self._lock:
             counts = self._files.setdefault(subject, {"requests": 0, "bytes": 0})
             counts["requests"] += requests
             counts["bytes"] += sent
 
     def listing(self) -> dict[str, dict[str, int]]:
-        """Return {file: {"requests": n, "bytes": n}}."""
         with self._lock:
             return {subject: dict(counts) for subject, counts in sorted(self._files.items())}

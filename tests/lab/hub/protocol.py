@@ -49,7 +49,6 @@ def missing_repository(account: Account | None) -> Refusal:
 
 
 def gated_repository(name: str, account: Account | None) -> Refusal:
-    """Return the refusal for files of a gated repository."""
     message = f"Access to model {name} is restricted"
     if account is None:
         message += ". You must have access to it and be authenticated to access it. Please log in."
@@ -60,7 +59,6 @@ def gated_repository(name: str, account: Account | None) -> Refusal:
 
 
 def staged_refusal(name: str, subject: str, seconds: int) -> Refusal:
-    """Return the refusal that a fault of this name stands for."""
     match name:
         case "401":
             return Refusal(401, "Invalid credentials in Authorization header")
@@ -120,7 +118,6 @@ def tree(commit: Commit) -> list[dict[str, Any]]:
 
 
 def _lfs(file: File, name: str) -> dict[str, Any]:
-    """Return what is told of a file that is LFS's, its hash by this name."""
     if file.sha256 is None:
         return {}
     pointer = {"size": file.size, "pointerSize": file.pointer_size}

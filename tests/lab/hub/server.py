@@ -39,8 +39,6 @@ class Hub(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One connection of a client."""
-
     server: Hub
     protocol_version = "HTTP/1.1"
 
@@ -65,7 +63,6 @@ class Handler(BaseHTTPRequestHandler):
     do_HEAD = do_POST = do_DELETE = do_GET
 
     def _control(self, path: str) -> None:
-        """Turn faults on and off, and say what was sent."""
         match self.command, path:
             case "GET", "/_lab/stats":
                 self._send_json(self.server.traffic.listing())

@@ -15,13 +15,11 @@ _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 
 
 def fences(text: str, *kinds: str) -> list[str]:
-    """Return the content of all fenced blocks of these kinds."""
     found = _FENCE.findall(text)
     return [textwrap.dedent(content) for _, kind, content in found if kind in kinds]
 
 
 def prose(text: str) -> str:
-    """Return a page without its fenced blocks."""
     return _FENCE.sub("", text)
 
 

@@ -83,7 +83,6 @@ def _starts() -> int:
 
 
 def _disk(recipe: str) -> int:
-    """Return the GB that a Spark needs free for a recipe, rounded up to five."""
     needed = weights(recipe) + IMAGE * IMAGE_DISK_FACTOR + SETTINGS.disk_headroom_gib * GIB
     return 5 * math.ceil(needed / 1e9 / 5)
 

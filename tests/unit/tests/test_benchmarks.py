@@ -7,20 +7,10 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-import yaml
 
-from tests.benchmarks.ansible import PLAYBOOK
-from tests.benchmarks.fleet import alike
 from tests.benchmarks.no_op import AIMS, LOGIN, OURS
-from tests.benchmarks.page import PAGE, filled, write_page
-from tests.benchmarks.tools import (
-    REQUIREMENTS,
-    ToolError,
-    check_recap,
-    check_unchanged,
-    machine,
-    measured,
-)
+from tests.benchmarks.page import PAGE, write_page
+from tests.benchmarks.tools import ToolError, check_recap, check_unchanged, measured
 
 RESULTS = """\
 --> Results:
@@ -76,49 +66,8 @@ def test_the_cost_of_a_command_includes_what_it_started() -> None:
     assert cost.memory > 2**20
 
 
-def test_a_command_that_fails_ends_the_benchmark() -> None:
-    with pytest.raises(ToolError, match=r"(?s)exit status 3.*no luck"):
-        measured([sys.executable, "-c", "print('no luck'); raise SystemExit(3)"])
-
-
-def test_hosts_of_one_spark_differ_by_address_only() -> None:
-    def host(number: int) -> tuple[str, dict[str, object]]:
-        name = f"spark{number}"
-        data = {"spark": name, "replica": f"lab{number}", "ranks": [name], "rank": 0}
-        return name, data | {"ssh_hostname": f"10.213.0.{number}"}
-
-    groups = alike({"sparks": [host(1), host(2)], "lab2": [host(2)]})
-    assert groups["sparks"][0] == host(1)
-    assert groups["lab2"] == [("spark2", {**host(1)[1], "ssh_hostname": "10.213.0.2"})]
-
-
-def test_the_playbook_writes_nothing_by_command() -> None:
-    """A task that runs a command reports a change, unless it is told that it only looks."""
-    (play,) = yaml.safe_load(PLAYBOOK.read_text())
-    commands = [task for task in play["tasks"] if "ansible.builtin.command" in task]
-    assert len(commands) > 5
-    assert [task["name"] for task in commands if task.get("changed_when") is not False] == []
-
-
-def test_the_requirements_are_pinned_and_hashed() -> None:
-    text = REQUIREMENTS.read_text()
-    assert "://" not in text
-    lines = [line for line in text.splitlines() if line and not line.startswith(("#", " "))]
-    assert [line for line in lines if "==" not in line or not line.endswith("\\")] == []
-    assert {"ansible-core", "mitogen"} <= machine().keys()
-
-
 def _cost(seconds: float) -> dict[str, float]:
     return {"seconds": seconds, "cpu": seconds / 2, "memory": 2**20}
-
-
-def test_a_section_of_the_page_is_made_anew_and_all_else_stays() -> None:
-    page = "a\n<!-- x: by make bench -->\nold\n<!-- end of x -->\nz\n"
-    once = filled(page, "x", "new\n")
-    assert once == "a\n<!-- x: by make bench -->\n\nnew\n\n<!-- end of x -->\nz\n"
-    assert filled(once, "x", "new\n") == once
-    with pytest.raises(ValueError, match="y: by make bench"):
-        filled(page, "y", "new")
 
 
 def test_the_page_takes_the_figures_of_every_section(tmp_path: Path) -> None:

@@ -2,78 +2,32 @@
 
 import pytest
 
-from tests.campaign.acts import differences
 from tests.campaign.faults import BLOWS, ENDS
 from tests.campaign.invariants import Window, objections
-from tests.campaign.plan import (
-    ACTS,
-    BROKEN,
-    FAULTS,
-    REFUSED,
-    SPARKS,
-    UNREACHABLE,
-    WHOLE,
-    Round,
-    draw,
-)
-from tests.driver.declared import RECIPES
+from tests.campaign.plan import ACTS, BROKEN, FAULTS, REFUSED, SPARKS, UNREACHABLE, WHOLE, draw
 from tests.driver.load import Answer
 
 
-@pytest.fixture(scope="module")
-def rounds() -> list[Round]:
-    """A thousand rounds of one seed."""
-    return [draw(1, number) for number in range(1, 1001)]
-
-
-def test_a_seed_gives_the_same_rounds_in_whatever_order(rounds: list[Round]) -> None:
-    assert [draw(1, number) for number in range(1000, 0, -1)] == rounds[::-1]
+def test_a_seed_gives_the_same_rounds_in_whatever_order() -> None:
+    rounds = [draw(1, number) for number in range(1, 101)]
+    assert [draw(1, number) for number in range(100, 0, -1)] == rounds[::-1]
     assert draw(2, 1).scenes != rounds[0].scenes
 
 
-def test_all_there_is_comes_up(rounds: list[Round]) -> None:
+def test_all_there_is_comes_up() -> None:
+    rounds = [draw(1, number) for number in range(1, 1001)]
     scenes = [scene for each in rounds for scene in each.scenes]
-    struck = [strike for scene in scenes for strike in scene.strikes]
     assert {each.topology for each in rounds} == set(SPARKS)
     assert {(scene.act, scene.moment) for scene in scenes} == {
-        (name, moment)
-        for name, act in ACTS.items()
-        for moment in (act.moments and ("", *act.moments)) or ("",)
+        (name, moment) for name, act in ACTS.items() for moment in ("", *act.moments)
     }
-    assert {strike.fault for strike in struck} == set(FAULTS)
+    assert {strike.fault for scene in scenes for strike in scene.strikes} == set(FAULTS)
     assert {len(scene.strikes) for scene in scenes} == {1, 2}
 
 
 def test_every_fault_can_strike_and_one_that_lasts_has_an_end() -> None:
     assert set(BLOWS) == set(FAULTS) - {"run killed"}
     assert {name for name, kind in FAULTS.items() if kind.seconds[1]} <= set(ENDS)
-
-
-@pytest.mark.parametrize("act", ["deploy", "broken switch", "build"])
-def test_a_new_recipe_can_be_made_of_the_old_one(act: str) -> None:
-    base, changes = differences(act, "campaign1", 1)
-    text = (RECIPES / f"{base}.yaml").read_text()
-    assert all(old in text and new != old for old, new in changes)
-
-
-def test_nothing_is_drawn_that_is_not_promised(rounds: list[Round]) -> None:
-    for each in rounds:
-        assert each.scenes[0].act == "deploy"
-        before: list[str] = []
-        for scene in each.scenes:
-            assert each.topology in ACTS[scene.act].topologies
-            assert scene.act != "rollback" or {"switch", "build", "rollout", "rollback"} & set(
-                before
-            )
-            before.append(scene.act)
-            kinds = [FAULTS[strike.fault] for strike in scene.strikes]
-            assert len({strike.fault for strike in scene.strikes}) == len(kinds)
-            assert len(kinds) == 1 or not any(kind.alone for kind in kinds)
-            for strike, kind in zip(scene.strikes, kinds, strict=True):
-                assert each.topology in kind.topologies
-                assert scene.act in kind.acts
-                assert strike.spark < SPARKS[each.topology]
-                assert kind.seconds[0] <= strike.seconds <= kind.seconds[1]
 
 
 @pytest.mark.parametrize(
