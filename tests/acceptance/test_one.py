@@ -20,10 +20,8 @@ from tests.driver.listing import PLACES, places
 from tests.driver.load import load
 from tests.driver.product import DEPLOY, PROJECT, TOKEN, Run, pyinfra, verification
 from tests.driver.sparks import (
-    PLACES,
     current,
     only,
-    places,
     restarted_from_a_hang,
     standing,
     unit,

@@ -13,7 +13,7 @@ from tests.campaign.plan import BROKEN, REFUSED, UNREACHABLE, WHOLE
 from tests.driver.listing import places
 from tests.driver.load import BROKE_OFF, Answer
 from tests.driver.product import TOKEN, pyinfra
-from tests.driver.sparks import current, places
+from tests.driver.sparks import current
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET, STORAGE
 

@@ -188,10 +188,6 @@ def test_while_init_tries_a_machine(tmp_path: Path, running: dict[str, Machine])
     assert not (tmp_path / "new").exists()
 
 
-NO = "Nothing was changed on any Spark."
-EITHER = pytest.mark.parametrize("words", BOTH)
-
-
 @pytest.fixture
 def two(tmp_path: Path, running: dict[str, Machine]) -> Site:
     for machine in running.values():
@@ -213,7 +209,7 @@ def changed(site: Site) -> list[bool]:
     return [(machine.folder / "changed").exists() for machine in site.machines.values()]
 
 
-@EITHER
+@BOTH
 @pytest.mark.parametrize("answer", ["y\n", "yes\n", "Y\n", "what?\ny\n"])
 def test_yes_does_it(two: Site, words: list[str], answer: str) -> None:
     status, said = answered(two, words, answer)
@@ -222,7 +218,7 @@ def test_yes_does_it(two: Site, words: list[str], answer: str) -> None:
     assert changed(two) == [True, True]
 
 
-@EITHER
+@BOTH
 @pytest.mark.parametrize("answer", ["n\n", "no\n", "\n"])
 def test_no_and_enter_change_nothing(two: Site, words: list[str], answer: str) -> None:
     status, said = answered(two, words, answer)
@@ -239,7 +235,7 @@ def test_no_names_the_files_that_stay(two: Site) -> None:
     assert "inventory/sparks.lock.yaml.\n" in said
 
 
-@EITHER
+@BOTH
 def test_without_anybody_to_answer_it_names_the_option(two: Site, words: list[str]) -> None:
     status, said = answered(two, words, "")
     assert status == 1
@@ -251,7 +247,7 @@ def test_without_anybody_to_answer_it_names_the_option(two: Site, words: list[st
     assert changed(two) == [True, True]
 
 
-@EITHER
+@BOTH
 def test_no_question_where_nothing_would_change(two: Site, words: list[str]) -> None:
     two.write(where="done")
     status, said = answered(two, words, "")
@@ -259,7 +255,7 @@ def test_no_question_where_nothing_would_change(two: Site, words: list[str]) -> 
     assert "[y/N]" not in said
 
 
-@EITHER
+@BOTH
 def test_no_question_where_the_run_would_fail(two: Site, words: list[str]) -> None:
     two.write(where="refused")
     status, said = answered(two, words, "y\n")
