@@ -7,7 +7,7 @@ to be seen only by somebody who writes no entries: whoever saw them would write 
 import argparse
 
 from sparkwright.insight.doctor.report import SHOWN
-from tests.doctor_score.score import FRESH_SCORED, FRESH_WORKING, PARTS, WORKING, load, score
+from tests.doctor_score.score import FRESH_WORKING, PARTS, WORKING, load, score
 
 
 def main() -> None:
@@ -16,14 +16,8 @@ def main() -> None:
     parser.add_argument(
         "--misses", action="store_true", help="also print what is missed in the working parts"
     )
-    parser.add_argument(
-        "--scored-misses",
-        action="store_true",
-        help="also print what is missed in the fresh scored part; not for writing entries",
-    )
     options = parser.parse_args()
     told = {WORKING, FRESH_WORKING} if options.misses else set()
-    told |= {FRESH_SCORED} if options.scored_misses else set()
     for part in PARTS:
         found = score(load(part))
         print(f"{part}: {found}")

@@ -1,6 +1,6 @@
 """Says of published recipes which are taken, and whether the vLLM of their image takes them.
 
-    python -m tests.published [--quiet] CHECKOUT …
+    python -m tests.published CHECKOUT …
 
 CHECKOUT is a folder, or another source as `sparkwright recipes import` names it. Mods that one
 lacks are looked for in the others. At the end stands a table, as in docs/recipes.md. Judging needs
@@ -54,7 +54,7 @@ class Result:
         return sum(each == word for each, _, _ in self.told.values())
 
 
-def results(sources: Sequence[str], *, judged: bool = True) -> list[Result]:
+def results(sources: Sequence[str]) -> list[Result]:
     """Read the recipes of sources, and let their vLLM judge them, all together.
 
     Raises:
@@ -81,7 +81,7 @@ def results(sources: Sequence[str], *, judged: bool = True) -> list[Result]:
                         lean = _without_files(recipe)
                         case = Case(translated.document.path, lean, sparks, recipe.hardware[0])
                         cases[case] = (result, entry.key, translated)
-        for case, told in (judge(cases) if judged else {}).items():
+        for case, told in judge(cases).items():
             result, key, translated = cases[case]
             recipe, (_, how, before) = translated.recipe, result.told[key]
             if names := [match[1] for each in told if (match := _UNKNOWN.search(each))]:
@@ -150,15 +150,12 @@ def main(words: Sequence[str] | None = None) -> int:
     """Print what became of the recipes of sources. Returns the exit status."""
     command = parser("tests.published", __doc__)
     command.add_argument("checkout", nargs="+")
-    command.add_argument("--quiet", action="store_true", help="print the table alone")
-    command.add_argument("--unjudged", action="store_true", help="do not ask vLLM")
-    options = command.parse_args(words)
     try:
-        found = results(options.checkout, judged=not options.unjudged)
+        found = results(command.parse_args(words).checkout)
     except PlanError as error:
         print(error, file=sys.stderr)
         return 1
-    for result in found if not options.quiet else ():
+    for result in found:
         print("\n".join(report(result)))
     print("\n".join(["", *table(found)]))
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -84,19 +85,19 @@ class _Engine(Liar):
         self.do_GET()
 
 
-def test_an_answer_to_a_benchmark_is_bounded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The root of an engine whose answers have no end; they are bounded."""
     monkeypatch.setattr(_Engine, "sent", 0)
     with serving(SocketServer(tmp_path, "m-1", _Engine)):
-        engine = bench_engine.MeasuredEngine(str(tmp_path), "m-1", "m")
-        with pytest.raises(bench_engine.JobError, match="does not answer /metrics"):
-            engine.preemptions()
+        yield str(tmp_path)
     assert _Engine.sent < (8 << 20) + BUFFERS
 
 
-def test_an_answer_to_a_rollout_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_Engine, "sent", 0)
-    with serving(SocketServer(tmp_path, "m-1", _Engine)):
-        assert speed(str(tmp_path), "m-1", "m")["speed"] is None
-    assert _Engine.sent < (8 << 20) + BUFFERS
+def test_an_answer_to_a_benchmark_is_bounded(engine: str) -> None:
+    with pytest.raises(bench_engine.JobError, match="does not answer /metrics"):
+        bench_engine.MeasuredEngine(engine, "m-1", "m").preemptions()
+
+
+def test_an_answer_to_a_rollout_is_bounded(engine: str) -> None:
+    assert speed(engine, "m-1", "m")["speed"] is None

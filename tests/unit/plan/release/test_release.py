@@ -274,10 +274,6 @@ def test_each_subcommand_says_what_it_is_for() -> None:
         done = run(*host_program(name, "--help"))
         assert (done.returncode, done.stderr) == (0, ""), name
         assert name in done.stdout
-    # Another word is refused with those that there are.
-    done = run(*host_program("engines"))
-    assert done.returncode == 2
-    assert "invalid choice: 'engines' (choose from 'engine', 'switch'" in done.stderr
 
 
 def test_a_new_version_takes_the_place_of_the_old_one_in_one_step() -> None:
