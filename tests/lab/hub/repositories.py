@@ -83,14 +83,7 @@ def load(root: Path, name: str) -> Repository | None:
 
 
 def add_commit(root: Path, name: str, source: Path) -> str:
-    """Publish a folder's files as the newest commit of a repository, made if it is not there.
-
-    Args:
-        root: the hub's folder.
-        name: `organisation/name`.
-        source: the folder whose files are the whole commit; they are linked where one file system
-            holds both, so replace them afterwards rather than write into them.
-    """
+    """Publish a folder's files, linked where it can be, as a repository's newest commit."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"repository: found {name!r}; expected organisation/name")
     folder = root / name

@@ -13,16 +13,7 @@ _FINGERPRINT = f"vllm-{VERSION}-standin"
 
 @dataclass
 class Answer:
-    """An answer.
-
-    Attributes:
-        body: the request.
-        prompt: tokens of the prompt.
-        text: the tokens that are written.
-        chat: it is a chat's, not a completion's.
-        thinks: the text is thought, not said.
-        reason: why it ends, but for tool calls.
-    """
+    """An answer to the request `body`; `thinks`: its text is thought, not said."""
 
     body: dict[str, Any]
     prompt: int
@@ -38,7 +29,6 @@ class Answer:
         self._id = f"{'chatcmpl' if self.chat else 'cmpl'}-{uuid.uuid4().hex[:16]}"
 
     def whole(self) -> dict[str, Any]:
-        """Return it whole."""
         text = "".join(self.text)
         choice: dict[str, Any] = {"index": 0, "logprobs": None, "finish_reason": self.reason}
         choice |= {"stop_reason": None}

@@ -25,7 +25,6 @@ def number_or_auto(text: str) -> int:
 
 
 def settings(text: str) -> Any:
-    """Read an object in JSON."""
     found = json.loads(text)
     if not isinstance(found, dict):
         raise ValueError(text)
@@ -44,7 +43,6 @@ _TYPES = {
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of `vllm serve …`."""
     whole = argparse.ArgumentParser(prog="vllm", usage="vllm [-h] [-v]")
     serve = whole.add_subparsers(dest="command").add_parser(
         "serve", prog="vllm serve", usage="vllm serve [model_tag] [options]"
@@ -68,11 +66,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def check(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the configuration of the model.
-
-    Raises:
-        Exception: vLLM would refuse it, in these words.
-    """
+    """Return the configuration of the model, or refuse it in vLLM's words."""
     if not options.model_tag:
         raise ValueError(
             "`model` should be provided as the first positional argument when using `vllm serve`. "

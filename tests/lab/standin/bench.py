@@ -16,7 +16,6 @@ from typing import Any
 
 
 def main() -> None:
-    """Ask all requests, and write the result as JSON."""
     # Imported as late as by the tool, which has it of files/host/insight/benchmark/bench_tool.py.
     import pandas
 

@@ -48,7 +48,6 @@ class Step:
 
 
 def say(text: str, who: str = "APIServer") -> None:
-    """Write a line of the log, as vLLM does."""
     now = time.strftime("%m-%d %H:%M:%S")
     print(f"({who} pid={os.getpid()}) INFO {now} [standin] {text}", flush=True)
 
@@ -70,11 +69,7 @@ def fork(name: str, work: Callable[[], None]) -> int:
 
 
 def load(model: Path) -> None:
-    """Read the headers of a checkpoint's files.
-
-    Raises:
-        Exception: a file is missing or cut short.
-    """
+    """Read the headers of a checkpoint's files, of which none may be missing or cut short."""
     say(f"Starting to load model {model}...", "Worker")
     index = json.loads((model / "model.safetensors.index.json").read_text())
     files = sorted(set(index["weight_map"].values()))
@@ -152,7 +147,6 @@ def _listener(options: Namespace) -> socket.socket:
 
 
 def _meet(listener: socket.socket) -> socket.socket:
-    """Return the connection of the other rank."""
     connection, _ = listener.accept()
     connection.settimeout(None)
     _receive(connection)

@@ -24,8 +24,6 @@ _DRAINING = "cannot schedule new futures after shutdown"
 
 
 class RefusedError(Exception):
-    """A request that vLLM answers with an error."""
-
     def __init__(self, status: int, message: str, kind: str, param: str | None = None) -> None:
         super().__init__(message)
         self.status = status
@@ -33,8 +31,6 @@ class RefusedError(Exception):
 
 
 class Engine:
-    """The core's side, as the server sees it."""
-
     def __init__(self, options: argparse.Namespace, config: dict[str, Any]) -> None:
         self.options = options
         self.kind = pooling.kind(options, config)
@@ -123,18 +119,7 @@ class Engine:
         gone: Callable[[], bool],
         pools: bool = False,
     ) -> Iterator[str]:
-        """Yield the tokens of an answer as the core writes them.
-
-        Args:
-            tokens: of the prompt.
-            text: what is to be written.
-            reason: why it ends then.
-            gone: says whether the client has left.
-            pools: a step makes no token, but numbers of the prompt.
-
-        Raises:
-            RefusedError: the core is dead, or the server stops.
-        """
+        """Yield the tokens of an answer as the core writes them, until the client is `gone`."""
         if self.draining or self.dead:
             raise RefusedError(500, _DEAD if self.dead else _DRAINING, "InternalServerError")
         number = next(self._numbers)

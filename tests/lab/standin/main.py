@@ -22,7 +22,6 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 2048
 
     def server_bind(self) -> None:
-        """Bind, without a look-up of the name."""
         socketserver.TCPServer.server_bind(self)
 
     def handle_error(self, *_: object) -> None:

@@ -7,11 +7,7 @@ from standin import CAPTURED
 
 
 class Metrics:
-    """All families, zero at first.
-
-    Args:
-        model: the name that stands in the labels.
-    """
+    """All families, zero at first; the model's name stands in the labels."""
 
     def __init__(self, model: str) -> None:
         self._lock = Lock()
@@ -46,7 +42,6 @@ class Metrics:
             self._values[next(key for key in self._keys(name) if label in key)] += value
 
     def observe(self, name: str, value: float) -> None:
-        """Add an observation to a histogram."""
         with self._lock:
             *buckets, count, total = self._keys(name)
             for key, bound in zip(buckets, self._buckets[f"vllm:{name}"], strict=True):
@@ -55,7 +50,6 @@ class Metrics:
             self._values[total] += value
 
     def text(self) -> str:
-        """Return all of it in Prometheus' form."""
         with self._lock:
             return "\n".join([*self._lines(), ""])
 

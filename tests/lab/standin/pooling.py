@@ -11,7 +11,6 @@ Kind = Literal["chat", "embeddings", "scores"]
 
 
 def kind(options: Namespace, config: dict[str, Any]) -> Kind:
-    """Return what an engine with this command line and configuration answers."""
     if options.runner != "pooling":
         return "chat"
     scores = any(name.endswith("ForSequenceClassification") for name in config["architectures"])
@@ -29,12 +28,10 @@ def vector(tokens: Sequence[int], size: int) -> list[float]:
 
 
 def near(one: Sequence[float], other: Sequence[float]) -> float:
-    """Return the cosine of two vectors of length 1."""
     return math.fsum(a * b for a, b in zip(one, other, strict=True))
 
 
 def embeddings(model: str, vectors: Sequence[Sequence[float]], tokens: int) -> dict[str, Any]:
-    """Return the answer of /v1/embeddings."""
     data = [
         {"index": index, "object": "embedding", "embedding": each}
         for index, each in enumerate(vectors)

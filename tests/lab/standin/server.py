@@ -30,21 +30,17 @@ _NEEDED = {
 
 
 def bad(message: str, param: str | None = None, value: object = None) -> RefusedError:
-    """Return the error of a request that says something impossible."""
     if param:
         message += f" (parameter={param}, value={value})"
     return RefusedError(400, message, "BadRequestError", param)
 
 
 def invalid(kind: str, place: str, message: str, shown: str) -> RefusedError:
-    """Return the error of a request that has the wrong form."""
     found = {"type": kind, "loc": place, "msg": message, "input": shown}
     return RefusedError(400, f"1 validation error:\n  {found}", "Bad Request", place)
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One connection of a client."""
-
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "uvicorn", ""
     disable_nagle_algorithm = True
@@ -112,7 +108,6 @@ class Handler(BaseHTTPRequestHandler):
         return path == "/openapi.json"
 
     def _checked(self, path: str, raw: bytes) -> dict[str, Any]:
-        """Return a request that has the right form."""
         if self.headers.get_content_type() != "application/json":
             what = "Unsupported Media Type: Only 'application/json' is allowed"
             raise RefusedError(400, f"1 validation error:\n  {what}", "Bad Request")
@@ -221,7 +216,6 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"0\r\n\r\n")
 
     def _limit(self, body: dict[str, Any], tokens: int, default: int | None) -> int:
-        """Return how many tokens an answer may have."""
         most: int = self.engine.options.max_model_len
         if body.get("temperature", 0) < 0:
             value = float(body["temperature"])
@@ -244,7 +238,6 @@ class Handler(BaseHTTPRequestHandler):
         return min(limit or most, most - tokens)
 
     def _fits(self, tokens: int) -> None:
-        """Refuse a prompt that leaves no room."""
         most = self.engine.options.max_model_len
         if tokens >= most:
             raise bad(
@@ -256,7 +249,6 @@ class Handler(BaseHTTPRequestHandler):
             )
 
     def _gone(self) -> bool:
-        """Whether the client has left."""
         if not select.select([self.connection], [], [], 0)[0]:
             return False
         try:

@@ -16,7 +16,6 @@ _END = 509
 
 
 def _bytes() -> dict[int, str]:
-    """Return the characters by which a byte-level BPE writes bytes."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in plain]
     return {byte: chr(byte) for byte in plain} | {
@@ -25,11 +24,7 @@ def _bytes() -> dict[int, str]:
 
 
 class Tokenizer:
-    """A byte-level BPE.
-
-    Args:
-        file: tokenizer.json.
-    """
+    """A byte-level BPE, of a tokenizer.json."""
 
     def __init__(self, file: Path) -> None:
         content = json.loads(file.read_text())
@@ -45,7 +40,6 @@ class Tokenizer:
         self._values = {character: byte for byte, character in self._bytes.items()}
 
     def encode(self, text: str) -> list[int]:
-        """Return the tokens of a text."""
         tokens: list[int] = []
         position = 0
         for match in self._added.finditer(text):
@@ -55,7 +49,6 @@ class Tokenizer:
         return tokens + self._plain(text[position:])
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Return the text of tokens."""
         raw = b""
         for token in tokens:
             text = self._texts[token]
@@ -78,7 +71,6 @@ class Tokenizer:
 
 
 def prompt(body: dict[str, Any]) -> str:
-    """Return what the chat template makes of a request."""
     tools = "".join(f"\n{json.dumps(each, ensure_ascii=False)}" for each in body.get("tools") or ())
     text = f"<|im_start|>system\nTools:{tools}<|im_end|>\n" if tools else ""
     for message in body["messages"]:
@@ -100,13 +92,7 @@ def prompt(body: dict[str, Any]) -> str:
 
 
 def words(seed: str, most: int, ignore_end: bool) -> list[str]:
-    """Return the tokens of an answer: of the same seed always the same.
-
-    Args:
-        seed: the prompt; with something random, if the answer is to be sampled.
-        most: how many there may be.
-        ignore_end: there are as many.
-    """
+    """Return the tokens of an answer, always the same of a seed; `most` where no end may come."""
     found: list[str] = []
     for position in range(most):
         digest = hashlib.blake2s(f"{position} {seed}".encode(), digest_size=4).digest()

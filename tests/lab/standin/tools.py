@@ -22,7 +22,6 @@ class Parser:
         self.vocab = vocabulary
 
     def adjust_request(self, request: Any) -> Any:
-        """Return the request."""
         return request
 
 
@@ -33,7 +32,6 @@ class Manager:
 
     @classmethod
     def get_tool_parser(cls, name: str) -> type[Parser]:
-        """Return a parser by its name."""
         if name not in cls.registered:
             chosen = ",".join(cls.registered)
             raise KeyError(f"invalid tool call parser: {name} (chose from {{ {chosen} }})")
@@ -41,8 +39,6 @@ class Manager:
 
     @classmethod
     def register_module(cls, name: str) -> Callable[[type[Parser]], type[Parser]]:
-        """Return the decorator that registers a parser."""
-
         def register(parser: type[Parser]) -> type[Parser]:
             cls.registered[name] = parser
             return parser
@@ -83,7 +79,6 @@ def scripted(parser: Parser, body: dict[str, Any]) -> str | None:
 
 
 def calls(text: str) -> list[dict[str, Any]]:
-    """Return the calls that a text makes."""
     return [
         {
             "id": f"chatcmpl-tool-{uuid.uuid4().hex[:16]}",
