@@ -72,13 +72,6 @@ def test_a_rollout_is_many_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert given == [*words, 0.5, None, ["a", "b"], {"dry": False, "yes": True}]
 
 
-def test_every_deploy_has_a_verb() -> None:
-    verbs = {
-        "apply" if path.stem == "spark" else path.stem for path in PROJECT.glob("deploys/[a-z]*.py")
-    }
-    assert verbs <= set(cli.commands)
-
-
 @pytest.mark.parametrize("line", ["keys list", "lock", "monitoring", "openclaw"])
 def test_programs_take_the_chosen_inventory(
     line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

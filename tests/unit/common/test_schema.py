@@ -6,7 +6,7 @@ import pytest
 from pydantic import Field
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.schema import Model, Name, Text, nearest, parse
+from sparkwright.common.schema import Model, Name, Text, parse
 
 
 class Leaf(Model):
@@ -79,23 +79,3 @@ def test_names_that_are_safe_everywhere(name: str) -> None:
 )
 def test_names_that_are_not(name: str) -> None:
     assert "expected a name of a-z" in problems({"leaves": {name: {"size": 1}}})[0]
-
-
-def test_the_nearest_name_comes_with_all_names() -> None:
-    given = nearest("spark-1", ["spark-b", "spark-a"])
-    assert given == "did you mean 'spark-b'? Expected one of spark-a, spark-b"
-    assert nearest("x", ["spark-b", "spark-a"]) == "expected one of spark-a, spark-b"
-    assert nearest("CHAT", ["chat"]) == "did you mean 'chat'?"
-    assert nearest("x", ["chat"]) == "expected chat"
-    assert nearest("x", []) == "expected nothing (there is none)"
-
-
-def test_of_many_names_the_nearest_are_listed() -> None:
-    names = [*(f"recipe-{number}" for number in range(30)), "drain_seconds", "lab-tiny"]
-    given = nearest("drain-second", names)
-    assert given.startswith(
-        "did you mean 'drain_seconds'? Expected one of 31 names, such as drain_"
-    )
-    assert len(given) < 150
-    assert "lab" not in given
-    assert nearest("lab-tny", names).startswith("did you mean 'lab-tiny'? ")

@@ -170,11 +170,3 @@ def test_the_readme_is_short() -> None:
 def test_a_page_is_as_the_code_makes_it(page: Path) -> None:
     text = page.read_text()
     assert text == filled(text, MADE[page]()), "made by: python -m tests.docs"
-
-
-def test_only_what_is_between_the_markers_changes() -> None:
-    page = "before\n<!-- made by python -m tests.docs -->\nold\n<!-- end -->\nafter\n"
-    new = filled(page, "new")
-    assert new.splitlines()[::2] == ["before", "", "", "after"]
-    assert "old" not in new
-    assert filled(new, "new") == new

@@ -114,11 +114,6 @@ def test_what_the_command_line_and_pyinfra_write_as_json_is_the_same() -> None:
     assert settings.fabric_subnets == ("10.0.0.0/24", "10.0.1.0/24")
 
 
-def test_settings_are_found_among_all_that_is_known_of_a_host() -> None:
-    known = {"spark": "a", "ssh_port": 22, "_sudo": True, "drain_seconds": 7}
-    assert settings_of(known) == Settings(drain_seconds=7)
-
-
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
@@ -138,17 +133,6 @@ def test_settings_that_contradict_each_other_name_their_file(
     with pytest.raises(PlanError) as raised:
         settings_of(values, lambda name: f"{name}'s file")
     assert raised.value.problems == (f"{problem.partition(':')[0]}'s file: {problem}",)
-
-
-def test_the_variables_of_a_proxy() -> None:
-    assert Settings().proxy_variables == {}
-    behind = Settings(proxy="http://proxy.lan:3128", no_proxy=("hub.lan",))
-    assert behind.proxy_variables == {
-        "http_proxy": "http://proxy.lan:3128",
-        "https_proxy": "http://proxy.lan:3128",
-        # Programs reach their own host without the proxy.
-        "no_proxy": "hub.lan,localhost,127.0.0.1,::1",
-    }
 
 
 FLEET = """\

@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.declared.fleet.file import unsupported
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.declared.recipe.trust import needs
 from sparkwright.plan.release.command import Ranks, serve_arguments
-from tests.makers.gateway import SPARKS, fleet_of
 from tests.makers.recipe import loaded, problems
 
 CHECKPOINTS = {
@@ -88,14 +86,3 @@ def test_they_do_not_depend_on_the_number_of_sparks_nor_come_at_run_time(tmp_pat
     assert found.startswith("by_sparks.1.args.lora-modules: found adapters; expected them in the")
     (need,) = needs(loaded(tmp_path, env={"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}))
     assert need.name == "VLLM_ALLOW_RUNTIME_LORA_UPDATING"
-
-
-def test_the_gateway_keeps_two_adapters_of_one_name_apart(tmp_path: Path) -> None:
-    one = recipe(tmp_path, ["maths=${maths}"])
-    other = CHECKPOINTS | {"maths": {"repo": "somebody/maths-lora", "folder": "other"}}
-    two = loaded(tmp_path, checkpoints=other, args=args("maths=${maths}"))
-    fleet = fleet_of(tmp_path, f"{SPARKS}gateway: {{spark: spark-a}}\n")
-    names = [replica.recipe for replica in fleet.replicas.values()]
-    (problem,) = unsupported(fleet, dict(zip(names, (one, two), strict=True)))
-    assert "which serves somebody/maths-lora as maths; expected owner/maths-lora" in problem
-    assert unsupported(fleet, dict.fromkeys(names, one)) == []

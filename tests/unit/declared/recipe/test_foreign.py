@@ -129,19 +129,6 @@ def test_spark_vllm_docker(put):
 
 
 @pytest.mark.parametrize(
-    ("changes", "sparks"),
-    [
-        ([("runtime: vllm", "max_nodes: 1")], [1]),
-        ([TWO], [2]),
-        ([TWO, ("runtime: vllm", "min_nodes: 2")], [2]),
-        ([("    -tp {tensor_parallel} \\\n", "")], [1]),
-    ],
-)
-def test_numbers_of_sparks(put, changes, sparks):
-    assert theirs(put(SPARKRUN, *changes)).sparks == sparks
-
-
-@pytest.mark.parametrize(
     ("model", "words", "answers"),
     [
         ("owner/Model-35B", "", "chat"),

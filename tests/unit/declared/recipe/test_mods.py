@@ -18,7 +18,6 @@ from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.mods import ModFolder, read_mods
 from sparkwright.declared.recipe.trust import needs
 from sparkwright.declared.recipe.values import ImageMods
-from tests.commands import sparkwright
 from tests.makers.release import lock, recipe, release
 
 BASE = "example.org/vllm:1"
@@ -361,18 +360,6 @@ def test_what_a_mod_puts_into_the_engines_folder_needs_no_second_word(
 
     assert option in words(BASE)
     assert (option in words({"base": BASE, "mods": ["fix-tiny"]})) is needed
-
-
-def test_the_command_and_the_check_show_the_mods(
-    site: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert sparkwright("recipes", "command", "mine") == 0
-    printed = capsys.readouterr().out
-    assert "# mod fix-tiny: 2 files" in printed
-    assert read_mods(["fix-tiny"])[0].word in printed
-    assert "sparkwright/mods:BUILD" in printed
-    sparkwright("recipes", "check", "mine")
-    assert "mod fix-tiny: 2 files" in capsys.readouterr().out
 
 
 def test_a_release_says_which_mods_its_image_has(site: Path) -> None:

@@ -9,7 +9,6 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from sparkwright.common.errors import PlanError
 from sparkwright.common.placed import folder_names
 from sparkwright.declared.recipe.loader import load_recipe
-from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.run.spark import SparkTarget
 from tests.makers.recipe import good, loaded, problems, put
 from tests.makers.release import lock, release
@@ -34,15 +33,6 @@ def test_a_name_that_is_none_comes_with_the_nearest(tmp_path: Path) -> None:
         put(tmp_path, good(), name)
         with pytest.raises(PlanError, match="expected a name of a-z"):
             load_recipe(str(tmp_path / f"{name}.yaml"))
-
-
-def test_an_empty_file_lacks_everything(tmp_path: Path) -> None:
-    (tmp_path / "empty.yaml").write_text("")
-    with pytest.raises(PlanError) as caught:
-        load_recipe(str(tmp_path / "empty.yaml"))
-    required = [name for name, field in Recipe.model_fields.items() if field.is_required()]
-    assert len(caught.value.problems) == len(required) - 1
-    assert all("found nothing; expected" in problem for problem in caught.value.problems)
 
 
 @pytest.mark.parametrize(

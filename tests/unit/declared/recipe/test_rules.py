@@ -51,19 +51,6 @@ def test_an_fp8_kv_cache_that_sources_disagree_on_is_warned_of(tmp_path: Path, r
     assert not [*doubts(recipe, ["kv-cache-dtype"])]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"checkpoints": QWEN, "args": {}},
-        {"checkpoints": QWEN, "args": {"kv-cache-dtype": "auto"}},
-        {"checkpoints": OTHER, "args": FP8},
-        {"checkpoints": served("nvidia/Qwen3.6-35B-A3B-NVFP4"), "args": FP8},
-    ],
-)
-def test_no_other_is_warned_of(tmp_path: Path, changes: dict[str, object]) -> None:
-    assert not [*doubts(loaded(tmp_path, **changes))]
-
-
 def test_our_own_are_warned_of_where_their_source_measured_it() -> None:
     warned = {name for name in recipe_names() if [*doubts(load_recipe(name))]}
     assert warned == {"qwen3.5-35b-sm121", "qwen3.5-35b-fp8-community"}

@@ -5,7 +5,6 @@ import pytest
 from sparkwright.common.errors import PlanError
 from sparkwright.declared.recipe.published.serve_line import (
     ShellError,
-    beyond_two,
     fill,
     parse_line,
 )
@@ -114,31 +113,3 @@ def test_values_in_a_template():
     # A value may hold the keys of others.
     values = {"n": 2, "size": '{"x": {n}, "y": {max-seqs}, "z": {none}}', "max-seqs": 4}
     assert fill("-sc '{size}'", values) == """-sc '{"x": 2, "y": 4, "z": {none}}'"""
-
-
-def test_keys_without_a_value():
-    with pytest.raises(PlanError) as error:
-        fill("{a} {b} {c} {b}", {"a": 1, "c": None})
-    assert error.value.problems == (
-        "found {b}; expected it among `defaults`",
-        "found {c}; expected it among `defaults`",
-    )
-
-
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [
-        ("-tp 2", None),
-        ("-tp 2 --nnodes 2", None),
-        ("-tp 2 -pp 1 -dp 1", None),
-        ("-tp=3", "found -tp 3; expected 1 or 2"),
-        ("--tensor_parallel_size 8", "found --tensor_parallel_size 8"),
-        ("--tensor-parallel-size '4'", "found --tensor-parallel-size 4"),
-        ("-tp 2 -pp 2", "found -pp 2"),
-        ("-tp 2 --data-parallel-size 2", "found --data-parallel-size 2"),
-        ("--nnodes 4 $X 'not closed", "found --nnodes 4"),
-    ],
-)
-def test_what_makes_a_line_one_for_more_than_two_sparks(words, found):
-    told = beyond_two(f"vllm serve m \\\n  {words}")
-    assert told is None if found is None else told[0] == 1 and told[1].startswith(found)
