@@ -32,11 +32,6 @@ STEPS = {
 }
 
 
-def test_there_are_some() -> None:
-    assert [path.name for path in WORKFLOWS] == ["check.yml", "release.yml"]
-    assert len(STEPS) > 15
-
-
 @pytest.mark.parametrize("name", JOBS)
 def test_a_job_has_few_rights_and_an_end(name: str) -> None:
     job = JOBS[name]

@@ -42,12 +42,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Started:
         ("status --watch", "deploys/status.py --data watch=5"),
         ("status --watch 9 --json", "deploys/status.py --data watch=9 --data json=-"),
         ("doctor --report -", "deploys/doctor.py -y --data report=-"),
-        ("drift --json", "deploys/drift.py --data json=-"),
-        ("stop -y", "deploys/stop.py -y"),
         ("benchmark --workloads short", "deploys/benchmark.py --data workloads=short"),
         ("clean --keep-releases 0", "deploys/clean.py --data keep_releases=0"),
         ("remove --weights", "deploys/remove.py --data weights=remove"),
-        ("gateway", "deploys/gateway.py"),
     ],
 )
 def test_a_verb_is_a_deploy(started: Started, line: str, words: str) -> None:

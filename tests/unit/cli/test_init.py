@@ -215,12 +215,10 @@ def spark(address: str, user: str | None = None, **more: Any) -> Spark:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("192.168.1.20", spark("192.168.1.20")),
         (" nvidia@spark-a.local ", spark("spark-a.local", "nvidia")),
         ("nvidia@10.0.0.5:2222", spark("10.0.0.5", "nvidia", ssh_port=2222)),
         ("fe80::1%eth0", spark("fe80::1%eth0")),
         ("u@[2001:db8::7]:22", spark("2001:db8::7", "u", ssh_port=22)),
-        ("[::1]", spark("::1")),
         ("local", Spark(local=True)),
     ],
 )

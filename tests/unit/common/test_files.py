@@ -55,7 +55,6 @@ def test_makes_what_is_missing_then_changes_nothing(entries: list[Entry], tmp_pa
     [
         lambda root: (root / "empty").write_text("x"),
         lambda root: (root / "empty").chmod(0o666),
-        lambda root: (root / "empty").unlink(),
         lambda root: (root / "a dir").chmod(0o755),
         lambda root: ((root / "current").unlink(), (root / "current").symlink_to("elsewhere")),
     ],

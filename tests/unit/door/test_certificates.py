@@ -216,7 +216,6 @@ def test_certificate_and_key_become_one_file(tmp_path: Path) -> None:
     ("contents", "told"),
     [
         ((), "tls_certificate: .*tls.crt: found a file that cannot be read"),
-        ((b"", PEM), "tls.crt: found no certificate"),
         ((PEM, PEM), "tls.crt: found no certificate"),
         ((GOOD, GOOD), "tls.key: found no private key"),
         ((GOOD, CLOSED), "found a key that a password protects"),

@@ -73,7 +73,6 @@ def test_it_may_ask_a_person(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
         (f"echo {KEY}; exit 3", "found a command that fails (exit status 3); expected the keys"),
         ("kill -9 $$", "found a command that fails (signal 9)"),
         ("true", "found a command that prints nothing"),
-        ("echo", "found a command that prints nothing"),
         (f"echo '# {KEY}'", "keys_command: its output: found no keys, or encrypted ones; expected"),
         (printing(KEY, ", places: [chat]"), "found no key that opens everything, today"),
         (printing(KEY, ", places: [x]"), "its output: keys[0].places: found 'x' for ann"),

@@ -1,33 +1,10 @@
-"""What a campaign draws from its seed, and what its clients may see."""
+"""What the clients of a campaign may see."""
 
 import pytest
 
-from tests.campaign.faults import BLOWS, ENDS
 from tests.campaign.invariants import Window, objections
-from tests.campaign.plan import ACTS, BROKEN, FAULTS, REFUSED, SPARKS, UNREACHABLE, WHOLE, draw
+from tests.campaign.plan import BROKEN, REFUSED, UNREACHABLE, WHOLE
 from tests.driver.load import Answer
-
-
-def test_a_seed_gives_the_same_rounds_in_whatever_order() -> None:
-    rounds = [draw(1, number) for number in range(1, 101)]
-    assert [draw(1, number) for number in range(100, 0, -1)] == rounds[::-1]
-    assert draw(2, 1).scenes != rounds[0].scenes
-
-
-def test_all_there_is_comes_up() -> None:
-    rounds = [draw(1, number) for number in range(1, 1001)]
-    scenes = [scene for each in rounds for scene in each.scenes]
-    assert {each.topology for each in rounds} == set(SPARKS)
-    assert {(scene.act, scene.moment) for scene in scenes} == {
-        (name, moment) for name, act in ACTS.items() for moment in ("", *act.moments)
-    }
-    assert {strike.fault for scene in scenes for strike in scene.strikes} == set(FAULTS)
-    assert {len(scene.strikes) for scene in scenes} == {1, 2}
-
-
-def test_every_fault_can_strike_and_one_that_lasts_has_an_end() -> None:
-    assert set(BLOWS) == set(FAULTS) - {"run killed"}
-    assert {name for name, kind in FAULTS.items() if kind.seconds[1]} <= set(ENDS)
 
 
 @pytest.mark.parametrize(

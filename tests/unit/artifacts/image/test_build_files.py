@@ -169,7 +169,6 @@ class TestInject:
             ("0.17.0rc1.dev102+g{}", "HEAD^", "HEAD"),
             ("0.17.0rc1.dev102+g{}.cu130", "HEAD^", "HEAD"),
             ("0.17.0", "HEAD", "HEAD^"),
-            ("0.17.0+cu130", "HEAD", "HEAD^"),
         ],
     )
     def test_a_nightly_names_its_commit_and_a_release_has_its_tag(
@@ -199,7 +198,6 @@ class TestInject:
             ("0.17.1", "0.17.0", 52, "found vLLM 0.17.1"),
             ("0.18.0", "0.18.0", 52, "calls itself 0.17.0"),
             ("0.17.0", "0.17.0", 49, "found 49 cubins for sm_120"),
-            ("0.17.0", "0.17.0", 0, "expected at least 50"),
         ],
     )
     def test_the_result_is_verified(

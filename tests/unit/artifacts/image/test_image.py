@@ -10,9 +10,8 @@ import pytest
 
 from sparkwright.artifacts.image import deploy
 from sparkwright.artifacts.image.deploy import built_image, copied_image, image, offered_image
-from sparkwright.artifacts.jobs.deploy import LOST, JobState, reason, virtual_environment
+from sparkwright.artifacts.jobs.deploy import LOST, virtual_environment
 from sparkwright.common.errors import PlanError
-from sparkwright.common.progress import JobProgress
 from sparkwright.plan.release.registry_login import RegistryLogin, mirrored
 from tests.unit.driven import Driven, fake_host
 
@@ -165,14 +164,6 @@ def test_the_head_says_by_ssh_what_it_has_built(monkeypatch: pytest.MonkeyPatch)
     assert "The cable is cut." in worker.scripts()[-1]
 
 
-def test_the_head_copies_nothing() -> None:
-    head = fake_host()
-    with fake_host().current() as worker:
-        pass
-    assert not head.run(copied_image, head=worker, **COPY | {"references": ()}).did_change()
-    assert head.commands == []
-
-
 @pytest.mark.parametrize(
     ("references", "content", "offered"),
     [((NAME,), "a", False), ((NAME,), "b", True), ((BASE,), "b", False), ((BASE,), "", True)],
@@ -221,8 +212,3 @@ def test_a_failed_installation_leaves_no_stamp() -> None:
     spark = fake_host(failing, state=NO_ENVIRONMENT, root="/r")
     assert spark.run(virtual_environment, **ENVIRONMENT).did_error()
     assert spark.scripts()[-1].startswith(f"{LOCK}/r/hf/bin/python -m pip install")
-
-
-def test_the_reason_of_a_job_that_did_not_say_one() -> None:
-    state = JobState(active="failed", progress=JobProgress("downloading", 1, 2, ""))
-    assert "look with `journalctl -u weights@a`" in reason("weights@a", state)

@@ -43,22 +43,16 @@ def test_each_setting_says_what_it_expects() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("driver_minimum", "580", "found '580'; expected a whole number, 1 or more"),
-        ("max_connections", True, "found True; expected a whole number, 10 to 100000"),
         ("disk_headroom_gib", float("nan"), "found nan; expected GiB, such as 20"),
         ("root", "/opt/my models", "found '/opt/my models'; expected a path such as /opt/qwen36"),
         ("root", "/opt/x:/etc", "found '/opt/x:/etc'; expected a path"),
         ("bind", "localhost", "found 'localhost'; expected an address, such as 0.0.0.0"),
         ("hf_endpoint", "huggingface.co", "found 'huggingface.co'; expected a URL, such as"),
-        ("proxy", "proxy.lan:3128", "found 'proxy.lan:3128'; expected the address of a proxy"),
         ("proxy", "http://proxy.lan:99999", "found 'http://proxy.lan:99999'; expected the addre"),
         ("proxy", "http://proxy.lan:3128/x", "found 'http://proxy.lan:3128/x'; expected the ad"),
         ("proxy", "http://me:word@proxy.lan:3128", "found 'http://***@proxy.lan:3128'; expected n"),
-        ("no_proxy", "hub.lan", "found 'hub.lan'; expected host names and addresses, such as"),
         ("registry_mirrors", {"ghcr.io": "https://h"}, "found 'https://h'; expected a registry w"),
         ("registry_mirrors", {"a/b": "h.lan"}, "found 'a/b'; expected the name of a registry in"),
-        ("hf_token", "yes", 'found \'yes\'; expected "https", "http" or "none"'),
-        ("key_requests", 0, "found 0; expected a whole number, 1 or more, or None"),
         ("journal_max_use", "2 GB", "found '2 GB'; expected a size such as \"2G\""),
         ("earlyoom_arguments", 'a"b', "found 'a\"b'; expected text on one line, without double"),
         ("firewall_from", "192.168.1.0/24", "found '192.168.1.0/24'; expected networks, such as"),
@@ -78,12 +72,9 @@ def test_what_cannot_be_is_refused(name: str, value: object, expected: str) -> N
     ("name", "value", "expected"),
     [
         ("firewall_from", "192.168.1.20/24", "expected a network or an address, such as 192.168.1"),
-        ("firewall_from", 5, "expected networks"),
         ("tls_names", "http://llm.lan", "expected a host name or an address"),
-        ("media_domains", "https://a.org", "expected the whole name of a host as a URL has it"),
         ("model_folders", "/mnt/../etc", "expected an absolute path without '..', such as /mnt"),
         ("model_folders", "/mnt/a b", "expected an absolute path without '..', such as /mnt"),
-        ("media_domains", "A.org", "expected the whole name of a host as a URL has it"),
     ],
 )
 def test_one_of_several_that_cannot_be_is_named(name: str, value: object, expected: str) -> None:
@@ -98,7 +89,6 @@ def test_one_of_several_that_cannot_be_is_named(name: str, value: object, expect
         ("10.0.0.1/24", "a subnet such as 192.168.100.0/24 (10.0.0.1/24 has host bits set)"),
         ("10.0.0.0/29", "room for host 12, as in a /24"),
         ("127.0.0.0/24", "private addresses, such as 192.168.100.0/24"),
-        ("fd00::/64", "a subnet such as"),
     ],
 )
 def test_a_subnet_that_cannot_be(subnet: str, expected: str) -> None:

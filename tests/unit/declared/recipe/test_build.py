@@ -1,6 +1,5 @@
 """Builds of images: what is wrong with one, what its result is called, and a release of it."""
 
-import shlex
 from pathlib import Path
 
 import pytest
@@ -10,10 +9,8 @@ from sparkwright.common.hardware import GIB
 from sparkwright.declared.recipe.build import FOLDERS, build_files, build_name, build_problems
 from sparkwright.declared.recipe.values import ImageBuild
 from sparkwright.machine.preflight.preflight import findings
-from sparkwright.plan.release.release import Release
 from tests.makers.models import changed
 from tests.makers.preflight import FIT, NOW, WANTED
-from tests.makers.release import lock, recipe, release
 
 DIGEST = f"sha256:{'5' * 64}"
 DOCKERFILE = "ARG BASE\nFROM ${BASE}\nARG COMMIT\nARG JOBS=4\nCOPY a.py /\n"
@@ -86,21 +83,6 @@ def test_a_file_that_is_no_text_travels_as_it_is(folders: Path) -> None:
 def test_all_files_of_a_folder_are_copied_by_name() -> None:
     """A file in a folder below would silently be missing on the Spark."""
     assert [path for path in FOLDERS.glob("*/*/**/*") if "__pycache__" not in path.parts] == []
-
-
-def built(digest: str = DIGEST, **arguments: str) -> Release:
-    image = {"build": "lab-inject", "base": "example.org/vllm:1", "args": {"NAME": "x"} | arguments}
-    return release(recipe(image=image), lock(digest=digest))
-
-
-def test_a_built_image_changes_nothing_else_of_a_release() -> None:
-    pulled, made = release(lock_=lock(digest=DIGEST)), built()
-    name = build_name(build("lab-inject", NAME="x"), DIGEST)
-    assert (made.image, made.images) == (name, (name,))
-    same = pulled.files["run"].replace(shlex.join(pulled.images), name).replace(pulled.image, name)
-    assert made.files["run"] == same.replace(pulled.id, made.id)
-    for file in ("engine.env", "unit.json"):
-        assert made.files[file] == pulled.files[file]
 
 
 def test_a_build_takes_disk_beside_what_it_is_built_on() -> None:

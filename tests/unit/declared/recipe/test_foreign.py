@@ -150,15 +150,12 @@ def test_what_it_answers(put, model, words, answers):
         ([("runtime: vllm", "builder: mine")], 'builder: found "mine"; expected eugr or docker'),
         ([("runtime: vllm", "builder_config: {branch: x}")], "builder_config: found"),
         ([("runtime: vllm", "pre_exec: [ls]")], 'pre_exec[0]: found "ls"; expected it'),
-        ([("runtime: vllm", "post_exec: [ls]")], "nothing runs beside the engine"),
         ([("runtime: vllm", "build_args: [--tf5, --x]")], 'build_args[1]: found "--x"; expected'),
         ([("runtime: vllm", "volumes: [/a:/b]")], "which cannot be converted; remove it"),
         ([("runtime: vllm", "executor_config: x")], 'executor_config: found "x"; expected a map'),
         ([("runtime: vllm", "runtime: sglang")], 'runtime: found "sglang"; expected vllm or'),
         ([("runtime: vllm", "min_nodes: 4")], "min_nodes: found 4; expected 1 or 2"),
-        ([("runtime: vllm", "min_nodes: two")], 'min_nodes: found "two"; expected a whole number'),
         ([TWO, ("runtime: vllm", "max_nodes: 1")], "--tensor-parallel-size 2; expected the number"),
-        ([("runtime: vllm", "min_nodes: 2")], "--tensor-parallel-size 1; expected the number of"),
         ([("ghcr.io/somebody/vllm:nightly", "vllm-node-mxfp4")], "found vllm-node-mxfp4, which"),
         ([("container: ghcr.io/somebody/vllm:nightly", "name: x")], "container: found null"),
         ([("serve {model}", "serve other/Model")], "expected owner/Model-35B, which `model` names"),
@@ -178,8 +175,6 @@ def test_what_it_answers(put, model, words, answers):
             ([("ghcr.io/somebody/vllm:nightly", f"vllm-node\nbuild_args: {words}")], problem)
             for words, problem in (
                 ("[--exp-b12x, --rebuild-vllm]", 'build_args[1]: found "--rebuild-vllm"'),
-                ("[--exp-b12x, --apply-vllm-pr, 634]", 'build_args[1]: found "--apply-vllm-pr"'),
-                ("[--exp-mxfp4]", 'build_args[0]: found "--exp-mxfp4"'),
             )
         ),
     ],
@@ -210,7 +205,6 @@ def test_images_that_a_launcher_pulls(put, container, arguments, image):
     [
         [('"2"', '"3"')],
         [("runtime: vllm", "builder: eugr"), ("ghcr.io/somebody/vllm:nightly", "vllm-node")],
-        [("runtime: vllm", "builder: docker-pull\nmaintainer: me\ndraft_model: a/b")],
         [("runtime: vllm", "distribution_config: {models: {entries: [{name: a/b}]}}")],
         [("runtime: vllm", "executor_config: {restart_policy: always, user: root}")],
     ],
@@ -287,7 +281,6 @@ def test_a_drafter_on_neither_one_gpu_nor_all(put):
     [
         [("tensor_parallel: 1", "tensor_parallel: 4"), ("-tp {", "-cc.mode 3 -zz -tp {")],
         [("tensor_parallel: 1", "tensor_parallel: 4"), ("'{spec}'", "'{\\\\'")],
-        [("tensor_parallel: 1", "tensor_parallel: 4"), ("runtime: vllm", "builder: mine")],
         [("pipeline_parallel: 1", "pipeline_parallel: 2"), TWO, ("runtime: vllm", "mods: [a]")],
         [("-pp {pipeline_parallel}", "--nnodes 3"), ("ghcr.io/somebody/vllm:nightly", "x")],
         [("runtime: vllm", "min_nodes: 4\nbuild_args: [--x]")],

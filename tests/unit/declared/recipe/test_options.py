@@ -50,9 +50,7 @@ def test_what_vllm_takes_for_no_number_is_refused(tmp_path: Path, value: object)
     [
         ({"max-num-seqs": "1K"}, 'max-num-seqs: found "1K"; expected a whole number above 0, in'),
         ({"max-model-len": 10**26}, "at most 1,099,511,627,776"),
-        ({"max-model-len": "2T"}, "at most 1,099,511,627,776"),
         ({"max-num-seqs": "9" * 5000}, "a whole number above 0, in digits, at most 1,099,511,627"),
-        ({"max-num-batched-tokens": "1" * 30}, "expected a whole number above 0, which may end"),
         ({"max-cudagraph-capture-size": 10**26}, "a whole number, in digits, at most 1,099,511"),
         (
             {"speculative-config": {"method": "mtp", "num_speculative_tokens": 10**26}},
@@ -62,10 +60,6 @@ def test_what_vllm_takes_for_no_number_is_refused(tmp_path: Path, value: object)
         ({"gpu-memory-utilization": "NaN"}, 'gpu-memory-utilization: found "NaN"; expected a s'),
         ({"enforce-eager": "true"}, 'enforce-eager: found "true"; expected true or false'),
         ({"speculative-config": "mtp"}, 'speculative-config: found "mtp"; expected a mapping'),
-        (
-            {"speculative-config": {"method": "mtp", "num_speculative_tokens": "two"}},
-            "expected num_speculative_tokens to be a whole number above 0",
-        ),
         (
             {"spec-tokens": 2, "speculative-config": {"num-speculative-tokens": 3}},
             "spec-tokens: is set here and as speculative-config's num_speculative_tokens",

@@ -36,10 +36,3 @@ def test_prompts_differ_and_the_longest_fit():
     # 108,000 tokens and their answer fit the 131,072 of docai.hu's recipe.
     assert WORKLOADS["mix-long"].context <= 131_072
     assert len(passages()) > 10
-
-
-def test_mixes_ask_their_kinds_in_turn():
-    kinds = WORKLOADS["mix-typical"].asked
-    assert kinds[3::4] == [None] * 5
-    assert len(set(kinds[0::4])) > 1
-    assert not {*kinds[0::4]} & {*kinds[1::4]}
