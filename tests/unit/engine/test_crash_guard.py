@@ -1,12 +1,10 @@
 """What tells an accident from a Spark that its engine brings down; each engine has its own seat."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-from host.engine import supervisor
 from host.engine.crash_guard import CrashGuard
 
 
@@ -83,23 +81,6 @@ def test_a_damaged_record_is_an_empty_one(tmp_path: Path) -> None:
     (tmp_path / "state/hard-downs").write_text("{")
     assert not crash(tmp_path, "boot 2", 0)
     assert json.loads((tmp_path / "state/hard-downs").read_text()) == [0]
-
-
-def test_it_runs_in_the_folder_of_its_seat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    release = tmp_path / "releases/b-1"
-    release.mkdir(parents=True)
-    (release / "unit.json").write_text(json.dumps({"seat": "embed"}))
-    began: list[tuple[Path, str]] = []
-
-    def begin(root: Path, name: str) -> None:
-        began.append((root, name))
-        raise OSError("it begins")
-
-    monkeypatch.setattr(supervisor, "Supervisor", begin)
-    monkeypatch.setattr(sys, "argv", ["engine", str(tmp_path), "b-1"])
-    with pytest.raises(SystemExit):
-        supervisor.command()
-    assert began == [(tmp_path / "seats/embed", "b-1")]
 
 
 def test_one_power_cut_is_one_for_each_engine(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from host.engine import peer_link
-from host.engine.container import fabric_environment, netdevs
+from host.engine.container import fabric_environment
 from sparkwright.common.ports import LINK_PORT
 from sparkwright.plan.release.command import FABRIC_ENVIRONMENT
 
@@ -95,18 +95,3 @@ def test_without_rdma(sysfs: Path) -> None:
     # Docker passes on what is set.
     assert {*environment, *with_rdma} == {*FABRIC_ENVIRONMENT, "RDMA_OPTIONS"}
     assert peer_link.PORT == LINK_PORT
-
-
-def test_interfaces_by_address() -> None:
-    links = [
-        {"ifname": "lo", "addr_info": [{"family": "inet", "local": "127.0.0.1"}]},
-        {
-            "ifname": "enP2p1s0f0np0",
-            "addr_info": [{"local": "192.168.101.11"}, {"local": "fe80::1"}],
-        },
-        {"ifname": "enp1s0f0np0", "addr_info": [{"local": "192.168.100.11"}]},
-        {"ifname": "enp1s0f1np1"},
-        {"ifname": "veth", "addr_info": [{}]},
-    ]
-    assert list(netdevs(links, list(FOUND)).items()) == list(FOUND.items())
-    assert netdevs(links[:2], list(FOUND)) == {"192.168.101.11": "enP2p1s0f0np0"}

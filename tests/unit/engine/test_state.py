@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from host.state import engine_api, engines, machine
+from host.state import engines, machine
 from host.state import readers as host_readers
 from sparkwright.declared.recipe.questions import example, shortest
-from sparkwright.engine.state import EngineState, ask_release, phase, problem
+from sparkwright.engine.state import EngineState, phase, problem
 from sparkwright.engine.switch import MemoryState, SwitchState
 from sparkwright.upkeep.rollback.deploy import History
 from tests.makers.engine import NEW, SETTLED, state_of
-from tests.makers.release import pair
 from tests.makers.shell import program
 
 SHOWN = """\
@@ -166,11 +165,6 @@ def test_a_switch_is_read(root: Path) -> None:
     assert not (root / "x").exists()
 
 
-def test_why_an_engine_does_not_answer_is_told(tmp_path: Path) -> None:
-    said = engine_api.ask(str(tmp_path), "tiny-1", "/v1/models")
-    assert said == "no answer: No such file or directory"
-
-
 STATE = state_of(SETTLED)
 MODEL = NEW.recipe.served_names[0]
 
@@ -211,11 +205,6 @@ def test_what_an_engine_answers_is_judged(answers: Any, path: str, good: str) ->
     assert problem(STATE, [MODEL], answers)
 
 
-def test_only_a_head_is_asked_for_an_answer() -> None:
-    assert ask_release(NEW).arguments["path"] == "/v1/chat/completions"
-    assert "path" not in ask_release(pair(1)).arguments
-
-
 @pytest.mark.parametrize(
     ("line", "text"),
     [
@@ -225,19 +214,9 @@ def test_only_a_head_is_asked_for_an_answer() -> None:
             "loading weights 44%",
         ),
         (
-            "Loading safetensors using Fastsafetensor loader:  24% Completed | 10/42 [00:00<00:02]",
-            "loading weights 24%",
-        ),
-        ("INFO 11-21 [gpu_model_runner.py:5274] Loading drafter model...", "loading the drafter"),
-        (
-            "INFO - autotuner.py:651 - flashinfer.jit: [Autotuner]: Autotuning process starts ...",
-            "trying FlashInfer's kernels",
-        ),
-        (
             "INFO Model loading took 22.5 GiB memory and 98.1 seconds",
             "weights loaded: 22.5 GiB memory and 98.1 seconds",
         ),
-        ("Available KV cache memory: 68.2 GiB", "sizing the KV cache: 68.2 GiB"),
         ("GPU KV cache size: 1,234,567 tokens", "sizing the KV cache: 1,234,567 tokens"),
         ("Capturing CUDA graphs (decode, FULL):  63%|###", "capturing CUDA graphs 63%"),
         ("INFO:     Application startup complete.", "ready"),

@@ -16,7 +16,6 @@ from sparkwright.engine.switch import (
     failure,
     is_beside,
     orders,
-    progress_line,
 )
 from sparkwright.plan.memory.check import LEAST
 from sparkwright.plan.memory.known_checkpoints import nominal_load
@@ -156,15 +155,3 @@ def test_what_a_switch_has_written_is_taken_over_and_told(
     if told:
         assert told in failure("new", outcome)
         assert failure("new", outcome).endswith(": journalctl -u vllm@new -u switch@new")
-
-
-def test_what_is_told_on_the_way() -> None:
-    def line(phase: str, **values: object) -> str:
-        return progress_line(said(phase=phase, **values))
-
-    assert "in place of old: requests wait" in line("starting")
-    assert "beside old" in line("starting", beside=True)
-    assert line("starting", previous=None) == line("checking") == line("done") == ""
-    assert line("draining", message="2 requests in flight").endswith("; 2 requests in flight")
-    assert "on trial for 15 s" in line("trial", total=15)
-    assert "old is to serve again" in line("returning")

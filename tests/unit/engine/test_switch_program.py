@@ -1,4 +1,4 @@
-"""What the program of a switch decides, looks at before it begins, and reports."""
+"""What the program of a switch decides, and looks at before it begins."""
 
 import json
 import shutil
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from host.engine.switch.candidate import DISK, Refusal, check
-from host.engine.switch.state import Report, find_previous, fits_beside, has_head
+from host.engine.switch.state import find_previous, fits_beside
 
 ALONE: dict[str, Any] = {"fabric": [], "rank": 0}
 PAIR: dict[str, Any] = ALONE | {"fabric": [["a", "b"], ["c", "d"]]}
@@ -64,18 +64,6 @@ def test_one_that_a_killed_switch_has_stopped_is_to_run(
 )
 def test_side_by_side(unit: dict[str, Any], theirs: dict[str, Any], fits: bool) -> None:
     assert fits_beside(unit, theirs) is fits
-
-
-def test_only_a_worker_of_a_pair_has_a_head() -> None:
-    assert has_head(PAIR | {"rank": 1})
-    assert not has_head(PAIR)
-    assert not has_head({})
-
-
-def test_a_phase_without_figures_has_none(tmp_path: Path) -> None:
-    Report(tmp_path / "report.json").say("starting")
-    said = json.loads((tmp_path / "report.json").read_text())
-    assert (said["phase"], said["done"], said["total"], said["message"]) == ("starting", 0, 0, "")
 
 
 Usage = namedtuple("Usage", "total used free")

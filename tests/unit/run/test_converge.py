@@ -10,7 +10,6 @@ from pyinfra.api.deploy import add_deploy
 from pyinfra.api.state import StateStage
 
 from sparkwright import deploy
-from sparkwright.common.placed import Place
 from sparkwright.run import spark as run_spark
 from sparkwright.run import target as run_target
 from sparkwright.run.spark import SparkTarget
@@ -154,17 +153,3 @@ def test_the_first_has_the_sparks_own_place(tmp_path: Path) -> None:
     alone = target(tmp_path, replicas=None)
     assert alone.seats == alone.chosen_seats == (alone,)
     assert alone.may_listen.doors == (8000,)
-
-
-def test_what_a_release_alone_has_is_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The second one's has its seat, by which the Spark knows whose it is."""
-    monkeypatch.setattr("sparkwright.run.spark.recipe_of", lambda _: recipe())
-    first, second = (each.release_by(lock()) for each in target(tmp_path).seats)
-    alone = target(tmp_path, replicas=None).release_by(lock())
-    assert alone
-    assert first
-    assert second
-    assert first.id == alone.id
-    assert second.place == Place("/opt/qwen36", "embed") == "/opt/qwen36/seats/embed"

@@ -74,11 +74,9 @@ WORKER = spark("lab-tiny", "b", "a", rank=1)
     ("fixtures", "concerned"),
     [
         (["host"], [IDLE, ALONE, HEAD, WORKER]),
-        (["host", "release"], [ALONE, HEAD, WORKER]),
         (["host", "fabric"], [HEAD, WORKER]),
         (["host", "api", "release"], [ALONE, HEAD, WORKER]),
         (["api", "release"], [ALONE, HEAD]),
-        (["client"], [ALONE, HEAD]),
         (["address"], [ALONE, HEAD]),
         (["api", "fabric", "release"], [HEAD]),
     ],

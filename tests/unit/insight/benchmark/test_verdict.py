@@ -82,7 +82,6 @@ def test_every_metric_has_a_tolerance(metric: str) -> None:
         ({"single": {"tok_s": 90, "total_tok_s": 9}}, BOTH, "below"),
         ({"single": {"errors": 3}}, {"single": {"tok_s": 50}}, "below"),
         ({"decode-50": {"errors": 1}}, {"decode-50": {"tok_s": 100}}, "below"),
-        ({"single": {"tok_s": 50, "errors": 1}}, {"single": {"tok_s": 50}}, "below"),
         ({"single": {"tok_s": 90, "errors": 0}}, {"single": {"tok_s": 50, "errors": 0}}, "above"),
     ],
 )  # fmt: skip
@@ -130,7 +129,6 @@ def _within(
     ("changes", "names"),
     [
         ({}, []),
-        ({"slower": 1.25}, []),
         ({"slower": 3.65}, ["stock-kernels"]),
         ({"gpu": lambda at: [2400 - 60 * at, 60, 60 + 2 * at]}, ["thermal-slowdown"]),
         ({"others": 3}, ["others-at-work"]),
@@ -231,11 +229,3 @@ def test_without_figures_to_compare_nothing_is_judged_and_speeds_are_shown() -> 
     assert any(line.startswith("concurrent-4") and "tok/s" in line for line in table)
     table, _ = _report(recorded("within") | {"workloads": []})
     assert "verdict: no figures to compare" in table
-
-
-def test_the_lab_is_no_spark_and_what_was_skipped_is_named() -> None:
-    result = recorded("within")
-    assert not any("simulated" in line for line in _report(result, {})[0])
-    table, page = _report(result, {}, "lab")
-    assert any("GPU readings are simulated" in line for line in table)
-    assert "do not fit into a max-model-len" in page.replace("\\", "")

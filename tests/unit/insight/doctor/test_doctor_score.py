@@ -2,15 +2,11 @@
 
 import pytest
 
-from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.plan.causes.log_causes import causes
 from tests.doctor_score.score import (
-    FRESH_WORKING,
     LAST_SCORED,
     PARTS,
     PROJECT,
-    WORKING,
-    checkup,
     load,
     score,
 )
@@ -36,11 +32,3 @@ def test_the_page_has_the_present_figures(part: str) -> None:
 
 def test_the_readme_counts_the_causes() -> None:
     assert f"{len(causes())} known causes so far" in (PROJECT / "README.md").read_text()
-
-
-def test_half_a_log_is_no_error() -> None:
-    for case in CASES[WORKING] + CASES[FRESH_WORKING]:
-        for line in (*case.log, *case.kernel):
-            half = checkup(case)
-            found = diagnose(type(half)(**{**vars(half), "log": (line[: len(line) // 2],)}))
-            assert {each.name for each in found} <= causes().keys()

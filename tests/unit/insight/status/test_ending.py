@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
@@ -35,21 +34,6 @@ def test_a_door_without_a_key_names_none_and_a_certificate_of_the_site_is_named(
     assert "Authorization" not in text
     tls = ServedReplica("chat", "https://a:8000", ("m",), True, "inventory/sparks.tls/ca.crt")
     assert "curl --cacert inventory/sparks.tls/ca.crt https://a:8000/v1/" in said(tls)
-
-
-def test_it_names_commands_in_the_form_that_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "Next: sparkwright verify " in said(CHAT)
-    with monkeypatch.context() as typed:
-        typed.setattr(sys, "argv", ["/bin/pyinfra", "inventory/lab.py", "deploys/spark.py"])
-        other = said(CHAT, inventory=Path("inventory/lab.yaml"))
-    assert "sparkwright -i lab keys show" in other
-    assert "sparkwright -i lab openclaw --into" in other
-    assert "Next: sparkwright -i lab verify " in other
-    assert "pyinfra inventory/lab.py deploys/status.py" in other
-    monkeypatch.setenv("SPARKWRIGHT_PROGRAM", "uv run sparkwright -i staging")
-    text = said(CHAT)
-    assert "$(uv run sparkwright -i staging keys show)" in text
-    assert "Next: uv run sparkwright -i staging verify " in text
 
 
 @pytest.mark.parametrize(

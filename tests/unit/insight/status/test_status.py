@@ -12,11 +12,8 @@ from host.state import status
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import GIB
 from sparkwright.engine.state import EngineUnit
-from sparkwright.insight.doctor.diagnosis import signs
 from sparkwright.insight.status.status import Reading, as_json, table, warnings
-from sparkwright.plan.causes.thresholds import FAULT_BUSY, FAULT_MHZ, FAULT_WATTS
 from sparkwright.run.options import RunOptions, options_of
-from tests.makers.doctor import HEALTHY
 from tests.makers.gpu import gpu
 from tests.makers.models import changed
 from tests.makers.status import LOAD, RELEASE, SERVES, UNIT, row
@@ -66,15 +63,6 @@ def test_a_machine_without_anything_is_read(read: Any) -> None:
     assert (found.release, found.recipe, found.load, found.since) == (None, None, None, None)
     assert found.memory_total > found.memory_available > 0
     assert found.disk_free > 0
-
-
-def test_a_vllm_that_lacks_a_metric_is_shown_all_the_same() -> None:
-    lacks = changed(SERVES, load=changed(LOAD, running=None, kv_usage=None))
-    assert list(warnings(row(lacks))) == []
-    _, line = table([row(lacks)])
-    assert line.split()[7:11] == ["40", "-", "-", "63"]
-    (told,) = json.loads(as_json([row(lacks)], 3.0))["sparks"]
-    assert (told["requests_running"], told["kv_cache_usage"]) == (None, None)
 
 
 def test_the_table_has_a_line_for_each_spark() -> None:
@@ -152,25 +140,6 @@ def test_nothing_is_said_of_a_sound_spark() -> None:
     assert list(warnings(row(worker, rank=1))) == []
     slow_and_idle = changed(SERVES, gpu=gpu(208, 4, 0))
     assert list(warnings(row(slow_and_idle))) == []
-
-
-@pytest.mark.parametrize(
-    ("values", "slow"),
-    [
-        ((858, 20, 96), True),
-        ((FAULT_MHZ, FAULT_WATTS, FAULT_BUSY), True),
-        ((FAULT_MHZ + 1, FAULT_WATTS, FAULT_BUSY), False),
-        ((FAULT_MHZ, FAULT_WATTS + 1, FAULT_BUSY), False),
-        ((FAULT_MHZ, FAULT_WATTS, FAULT_BUSY - 1), False),
-    ],
-)
-def test_a_gpu_is_held_back_where_the_doctor_says_so(
-    values: tuple[int, int, int], slow: bool
-) -> None:
-    found = gpu(*values)
-    told = any("held back" in each for each in warnings(row(changed(SERVES, gpu=found))))
-    evidence = signs(changed(HEALTHY, gpu=found))["power-fault"]
-    assert (told, evidence is not None) == (slow, slow)
 
 
 def test_json_for_machines() -> None:

@@ -39,13 +39,6 @@ def test_this_machine(answers: dict[str, Any]) -> None:
     assert found.serves is None
 
 
-def test_a_docker_that_does_not_answer_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(docker, "SOCKET", "/nowhere")
-    monkeypatch.setattr(docker, "get", docker.get.__wrapped__)  # type: ignore[attr-defined]
-    found = survey(images=["x"], ports=[1])
-    assert (found.docker, found.docker_driver, found.image) == (None, None, None)
-
-
 def test_a_file_in_two_folders_counts_once(tmp_path: Path, answers: dict[str, Any]) -> None:
     root, elsewhere = tmp_path / "root", tmp_path / "hub"
     (root / "model@1").mkdir(parents=True)

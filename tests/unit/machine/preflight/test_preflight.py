@@ -8,7 +8,6 @@ import pytest
 
 from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.declared.recipe.loader import load_recipe
-from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.machine.host.survey import Listener, Survey
 from sparkwright.machine.preflight import deploy
 from sparkwright.machine.preflight.deploy import preflight
@@ -16,7 +15,6 @@ from sparkwright.machine.preflight.preflight import differences, findings
 from sparkwright.machine.preflight.requirements import Intent, summary
 from sparkwright.plan.memory.known_checkpoints import nominal_load
 from sparkwright.plan.memory.plan import plan_memory
-from tests.makers.doctor import HEALTHY
 from tests.makers.models import changed
 from tests.makers.preflight import FIT, IMAGE, LAPTOP, MACHINES, NOW, SPARK, WANTED, survey
 from tests.unit.driven import Driven, fake_host
@@ -181,15 +179,6 @@ def test_what_serves_and_whether_the_switch_has_a_gap(
 
 
 KERNEL = SPARK["kernel"]
-
-
-# As of MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259: enough to break a pair.
-@pytest.mark.parametrize(("kib", "hurts"), [(940604, True), (512 * 1024 - 1, False)])
-def test_a_small_reserve_counts_for_the_doctor_as_here(kib: int, hurts: bool):
-    told = survey(kernel=KERNEL | {"handover": kib << 10})
-    found = findings(told, changed(WANTED, pair=True), NOW)
-    seen = diagnose(changed(HEALTHY, kernel=changed(HEALTHY.kernel, handover=kib * 1024)))
-    assert (len(found), [each.name for each in seen]) == (hurts, ["kernel-kho"] * hurts)
 
 
 def test_it_is_nothing_to_a_card():

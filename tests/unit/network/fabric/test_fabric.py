@@ -1,12 +1,10 @@
-"""The fabric's plan, and what stands between a Spark and its fabric; files of other tools."""
+"""What stands between a Spark and its fabric; files of other tools."""
 
 from ipaddress import IPv4Interface, IPv4Network
 
 import pytest
 
-from sparkwright.common.placed import NETPLAN
 from sparkwright.network.fabric.check import common_port, fabric_findings, is_in_force, switched_off
-from sparkwright.network.fabric.netplan import our_netdevs
 from sparkwright.network.fabric.state import NetplanFile, Profile, Route
 from tests.makers.fabric import (
     GB10,
@@ -22,13 +20,6 @@ from tests.makers.fabric import (
     spark,
 )
 from tests.makers.models import changed
-
-
-def test_the_numbers_follow_the_names():
-    assert PLAN.addresses == ("192.168.100.11", "192.168.101.11")
-    assert PLAN.peer_addresses == ("192.168.100.12", "192.168.101.12")
-    assert PLAN.of_peer.interfaces == ("192.168.100.12/24", "192.168.101.12/24")
-    assert PLAN.of_peer.of_peer == PLAN
 
 
 def test_of_two_cables_the_one_without_the_default_route_is_the_fabric():
@@ -207,8 +198,3 @@ def test_a_profile_of_networkmanager_that_sets_a_twin_is_an_error():
         (told,) = found(changed(spark(), profiles=(profile,)))
         assert f"`sudo mv '{path}' /root/ && sudo netplan generate && sudo nmcli connection" in told
     assert found(changed(spark(), profiles=(Profile(path, "", ""),))) == []
-
-
-def test_a_file_of_ours_that_is_no_yaml_sets_nothing() -> None:
-    broken = changed(spark(), netplan=(NetplanFile(NETPLAN, "root:600", "network: ["),))
-    assert our_netdevs(broken) == set()

@@ -87,7 +87,6 @@ def test_what_is_quoted_is_not_said(line: str, active: bool) -> None:
         ([EXTRA], ["unknown-flag"]),
         ([BEGIN, READY, EXTRA, OOM], ["cuda-out-of-memory"]),
         ([BEGIN, READY, BEGIN, EXTRA], ["unknown-flag"]),
-        (["WARNING 11-22 10:00:00 [x.py:1] ImportError: no deep_gemm; not used"], []),
     ],
 )
 def test_what_counts(log: list[str], found: list[str]) -> None:

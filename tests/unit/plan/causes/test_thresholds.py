@@ -1,4 +1,4 @@
-"""The thresholds that stand elsewhere as well: in alerts, group data, units and programs."""
+"""The thresholds that stand elsewhere as well: in alerts and group data."""
 
 from pathlib import Path
 from runpy import run_path
@@ -6,8 +6,6 @@ from runpy import run_path
 import pytest
 import yaml
 
-from host.engine import crash_guard
-from sparkwright.plan.causes.log_causes import causes, phrases
 from sparkwright.plan.causes.thresholds import (
     CLOCK_SKEW,
     EARLYOOM,
@@ -24,8 +22,6 @@ FILES = PROJECT / "files" / "host"
 GROUP_DATA = run_path(str(PROJECT / "group_data" / "all.py"))
 ALERTS = yaml.safe_load((FILES / "insight" / "monitoring" / "alerts.yml").read_text())
 RULES = {rule["alert"]: rule for group in ALERTS["groups"] for rule in group["rules"]}
-KNOWN = causes()
-WORDS = {2: "two", 5: "five"}
 
 
 @pytest.mark.parametrize(
@@ -51,24 +47,6 @@ def test_an_alert_fires_where_doctor_and_status_speak(alert: str, expression: st
     assert RULES[alert]["expr"] == expression
 
 
-def test_alerts_say_what_the_doctor_says() -> None:
-    assert RULES["GpuHeldBack"]["annotations"]["description"] == f"{phrases()['unplug']}."
-    told = RULES["MemoryLow"]["annotations"]["description"]
-    assert told.startswith(f"At {EARLYOOM} % earlyoom ends the engine.")
-
-
 def test_the_group_data_are_what_the_doctor_takes_for_granted() -> None:
     assert GROUP_DATA["clock_tolerance"] == CLOCK_SKEW
     assert GROUP_DATA["earlyoom_arguments"].startswith(f"-m {EARLYOOM},")
-
-
-def test_what_the_supervisor_and_its_unit_do_is_told_as_it_is() -> None:
-    downs = f"{WORDS[crash_guard.TOO_MANY]} within an hour"
-    assert crash_guard.WINDOW == 3600
-    assert downs in KNOWN["hard-downs"].remedy
-    unit = (FILES / "engine" / "vllm@.service").read_text().splitlines()
-    starts = next(WORDS[count] for count in WORDS if f"StartLimitBurst={count}" in unit)
-    assert "StartLimitIntervalSec=1h" in unit
-    assert KNOWN["start-limit"].cause.startswith(f"{starts.capitalize()} starts within an hour")
-    assert f"{starts} starts within an hour" in KNOWN["restarts"].remedy
-    assert f"After {starts} systemd" in RULES["EngineRestarts"]["annotations"]["description"]

@@ -9,7 +9,6 @@ import pytest
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
-from sparkwright.machine.preflight.deploy import preflight
 from sparkwright.plan.memory import known_checkpoints
 from sparkwright.plan.memory.check import LEAST
 from sparkwright.plan.memory.check import WANTED as WANTED_FREE
@@ -31,8 +30,6 @@ from sparkwright.plan.release.lock import (
 from sparkwright.plan.release.model_config import Shape
 from tests.commands import sparkwright
 from tests.makers.memory import BF16, CARD, MTP, PAIR, findings, load, planned
-from tests.makers.preflight import SPARK, WANTED
-from tests.unit.driven import fake_host
 from tests.unit.seed_memory import logged, published
 
 DOCS = Path(__file__).parents[4] / "docs" / "memory.md"
@@ -71,15 +68,6 @@ def test_a_real_gpu_is_met_though_no_constant_was_chosen_by_it():
 def shape(**changes: int) -> Shape:
     base = {"kv_heads": 1, "head_dim": 64, "positions": 4096, "hidden": 64}
     return Shape.model_validate(base | changes)
-
-
-@pytest.mark.parametrize(("context", "blocks"), [(16, 1 + 2), (17, 2 + 3), (1000, 63 + 7)])
-def test_a_window_may_begin_amid_a_block(context: int, blocks: int):
-    """A step sees the window before its first token, and its own: 31 + 64 in blocks of 16."""
-    model = shape(full_attention=2, sliding_attention=2, sliding_window=32)
-    cache = kv_cache(model, CacheSettings(batched=64))
-    assert (cache.block, cache.groups, cache.page, cache.pool) == (16, 2, 4096, 8192)
-    assert cache.needed(context) == blocks
 
 
 @pytest.mark.parametrize(
@@ -156,29 +144,6 @@ def test_a_drafter_has_weights_and_a_cache_of_its_own():
     # Two Sparks share it, and the weights.
     assert planned("qwen3.6-35b-nvfp4-dflash", sparks=2).drafter == 905_000_000 // 2
     assert planned(MTP, sparks=2).weights == planned(MTP).weights // 2
-
-
-@pytest.mark.parametrize(("share", "fits"), [(0.80, True), (0.95, False)])
-def test_the_preflight_refuses_what_does_not_fit(share: float, fits: bool):
-    spark = fake_host(state={"machine": SPARK}, spark="spark1")
-    # The clock of the captured survey is years behind.
-    wanted = replace(WANTED, clock_tolerance=10**10, load=load(BF16, gpu_memory_utilization=share))
-    done = spark.run(preflight, wanted=[wanted])
-    assert done.did_succeed() is fits
-    refused = [text for text in spark.scripts() if "at most 0.86" in text]
-    assert bool(refused) is not fits
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ([MTP, "--sparks", "2"], f"# {MTP} on each of 2 Sparks, gb10\nweights        37.95 GiB\n"),
-        (["qwen3.6-35b-nvfp4-dflash"], "\ndrafter         0.84 GiB\n"),
-    ],
-)
-def test_the_program_prints_a_plan(words, expected, capsys: pytest.CaptureFixture[str]):
-    assert sparkwright("recipes", "memory", *words) == 0
-    assert expected in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

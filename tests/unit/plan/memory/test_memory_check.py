@@ -119,15 +119,6 @@ def test_an_option_that_is_too_high_is_named_and_not_the_weights(
     assert not [str(each) for each in found if each.error]
 
 
-def test_weights_beyond_the_share():
-    (said,) = _said(planned(BF16, max_num_seqs=16, gpu_memory_utilization=0.5))
-    assert said.startswith("error: weights of 65.5 GiB")
-    # A warning's remedy, too.
-    assert _said(planned(CARD, "0.18.0", max_model_len=77_824)) == []
-    share = float(said.rpartition(" ")[2])
-    assert _said(planned(BF16, max_num_seqs=16, gpu_memory_utilization=share)) == []
-
-
 def test_more_requests_than_blocks():
     """vLLM 0.26.0 on an H100 refused to start with 1,024 requests and 793 blocks."""
     many = {"max_num_seqs": 1024, "kv_cache_memory_bytes": "20G"}

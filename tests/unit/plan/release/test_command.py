@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from sparkwright.common.placed import Place, unit_names
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.machine.host.operations.services import guarded
 from sparkwright.plan.release.command import (
     Ranks,
-    docker_run,
     environment,
     serve_arguments,
     shell_lines,
@@ -55,17 +53,6 @@ def recipe_with(folder: Path, **changes: object) -> Recipe:
     return load_recipe(str(folder / "try.yaml"))
 
 
-def options(words: list[str]) -> dict[str, list[str]]:
-    """Options of a command with their values."""
-    found: dict[str, list[str]] = {}
-    for word in words:
-        if word.startswith("--"):
-            found[word] = []
-        elif found:
-            list(found.values())[-1].append(word)
-    return found
-
-
 def test_random_words_come_out_of_a_shell_as_they_went_in(tmp_path: Path) -> None:
     chance = random.Random(20261121)
     alphabet = "ab01 \t'\"\\$`;&|<>()[]{}*?!#~=%^,.:/-_@+\u00e9\n"
@@ -76,11 +63,6 @@ def test_random_words_come_out_of_a_shell_as_they_went_in(tmp_path: Path) -> Non
         ]
         breaks = chance.sample(range(1, 9), 2)
         assert through_shell(shell_lines(words, breaks), tmp_path) == words
-
-
-def docker(recipe: Recipe, **where: Any) -> list[str]:
-    given = {"image": "i@sha256:0", "cache": "0", "user": "7:8"}
-    return docker_run(recipe, Ranks(), Place("/opt/x"), **given, **where)
 
 
 def test_how_values_become_options_and_variables(tmp_path: Path) -> None:
@@ -129,18 +111,6 @@ def test_a_head_waits_for_its_worker_longer_than_a_step_takes(
     assert environment(recipe).get(timeout) == env.get(timeout)
 
 
-def test_the_container_has_the_names_of_its_release() -> None:
-    words = docker(load_recipe("lab-tiny"), release="lab-tiny-1", folders={"model": "tiny@1"})
-    assert options(words)["--entrypoint"][:2] == ["/bin/sh", "i@sha256:0"]
-    for option, value in {
-        "--name": "vllm-lab-tiny-1",
-        "--label": "sparkwright.release=lab-tiny-1",
-        "--env-file": "/opt/x/releases/lab-tiny-1/engine.env",
-        "--pull": "never",
-    }.items():
-        assert options(words)[option] == [value]
-
-
 def test_the_program_prints_what_will_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -185,7 +155,3 @@ def test_a_change_is_read_by_systemd() -> None:
     done = commands({FILES[0].path: THERE[FILES[0].path]}, [])
     assert any(PAIR in line for line in done[:-1])
     assert done[-1] == "systemctl daemon-reload"
-
-
-def test_they_leave_with_the_rest() -> None:
-    assert {SLICE, PAIR} <= set(unit_names())

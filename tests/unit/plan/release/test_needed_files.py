@@ -155,18 +155,6 @@ def test_the_format_is_the_recipes(args: dict[str, str], format: str) -> None:
 
 MODEL = checkpoint_data("Qwen/Qwen3.5-35B-A3B").config
 TEXT = MODEL["text_config"]
-DRAFTER = {
-    "architectures": ["DFlashDraftModel"],
-    "head_dim": 128,
-    "hidden_size": 2048,
-    "layer_types": ["sliding_attention"] * 4 + ["full_attention"] * 4,
-    "max_position_embeddings": 262144,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 8,
-    "num_key_value_heads": 4,
-    "sliding_window": 2048,
-    "torch_dtype": "bfloat16",
-}
 
 
 def test_a_hybrid_with_experts_and_vision():
@@ -191,16 +179,6 @@ def test_a_hybrid_with_experts_and_vision():
     assert parse(Shape, shape.model_dump(exclude_none=True), "lock") == shape
     # A large number takes no memory.
     assert shape_of(MODEL_CONFIG | {"num_hidden_layers": 10**12}).full_attention == 10**12
-
-
-def test_a_drafter():
-    shape = shape_of(DRAFTER)
-    assert (shape.full_attention, shape.sliding_attention, shape.sliding_window) == (4, 4, 2048)
-    assert (shape.kv_heads, shape.head_dim, shape.linear_attention) == (4, 128, 0)
-    # Layers are full attention where nothing is said.
-    config = {name: value for name, value in DRAFTER.items() if name != "layer_types"}
-    shape = shape_of(config | {"head_dim": None})
-    assert (shape.full_attention, shape.sliding_window, shape.head_dim) == (8, 0, 64)
 
 
 @pytest.mark.parametrize(

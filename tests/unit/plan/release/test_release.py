@@ -12,22 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from host.command import COMMANDS
 from sparkwright.common.errors import PlanError
-from sparkwright.common.files import ManagedFile, Symlink
 from sparkwright.plan.release.command import Ranks, docker_run
 from sparkwright.plan.release.lock import Lock, image_key
 from sparkwright.plan.release.programs import (
     HOST_FILES,
     _imports,
     program,
-    program_files,
     spark_programs,
 )
 from sparkwright.plan.release.release import repository
 from tests.clock import patience
 from tests.makers.release import DIGEST, NASTY, PAIR, lock, pair, recipe, release
-from tests.programs import host_program, script
+from tests.programs import script
 
 
 def test_the_same_makes_the_same_and_needs_a_lock() -> None:
@@ -265,21 +262,3 @@ def test_an_archive_alone_is_enough(module: str, tmp_path: Path) -> None:
     done = run(sys.executable, "-I", "-S", "-B", file, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert "usage: " in done.stdout
-
-
-def test_each_subcommand_says_what_it_is_for() -> None:
-    listing = run(*host_program("--help"))
-    for name in COMMANDS:
-        assert f"\n  {name} " in listing.stdout
-        done = run(*host_program(name, "--help"))
-        assert (done.returncode, done.stderr) == (0, ""), name
-        assert name in done.stdout
-
-
-def test_a_new_version_takes_the_place_of_the_old_one_in_one_step() -> None:
-    file, link, command = program_files("/r")
-    assert isinstance(file, ManagedFile)
-    assert isinstance(link, Symlink)
-    assert file.path.startswith("/r/bin/sparkwright-host-")
-    assert (link.path, f"/r/bin/{link.target}") == ("/r/bin/sparkwright-host", file.path)
-    assert command == Symlink("/usr/local/bin/sparkwright-host", link.path)
