@@ -65,10 +65,8 @@ def shell(site: Path, line: str) -> "subprocess.CompletedProcess[str]":
     ("name", "text", "said"),
     [
         ("sparks", "\nx = = 1\n", "group_data/sparks.py:2: found no Python (invalid syntax)"),
-        ("sparks", "import nosuch\n", ":1: found ModuleNotFoundError: No module named 'nosuch'"),
         ("sparks", "def f():\n    return 1 / 0\n\nx = f()\n", ":2: found ZeroDivisionError: "),
         ("sparks", "swappiness: 10\n", ":1: found `swappiness: 10`, which sets nothing; expected"),
-        ("sparks", "ssh_prot = 1\n", "sparks.py: ssh_prot: found an unknown key; did you mean 'ss"),
         ("sparks", "import sys\nsys.exit(3)\n", "group_data/sparks.py:2: found SystemExit: 3"),
         ("chta", "swappiness = 10\n", "group_data/chta.py: found a file for no replica; did you m"),
         ("sparks", "", "sparks.py: cannot be read ([Errno 22] it is no regular file"),
@@ -115,9 +113,7 @@ def test_group_data_of_another_inventory(site: Path) -> None:
         ((*SPARK, "--exclude", "spark-b"), "--exclude: found spark-b, which matches nothing; did"),
         ((*SPARK, "--limit", "chat", "--limit", "chta"), "--limit: found chta, which matches n"),
         ((*SPARK, "--no-wait"), "found --no-wait; expected it left out: where a step fails on"),
-        ((*SPARK, "--serial"), "found --serial; expected it left out: where a step fails on one"),
         ((*SPARK, "--data", "swapiness=9"), "--data swapiness: found a name that nothing reads; d"),
-        ((*SPARK, "--data", "_sudp=1"), "--data _sudp: found a name that nothing reads; did you m"),
         ((*SPARK, "--key", "/nosuch"), "--ssh-key: found no file /nosuch; expected a private key"),
         ((*SPARK, "--data", "fabric=verify"), "--data fabric: found verify, and no pair in i"),
     ],
@@ -173,8 +169,6 @@ def test_a_fault_of_ours(site: Path, line: str, said: str) -> None:
     ("line", "said"),
     [
         ("$PYTHON -m deploys.spark", "found spark.py run by Python; expected: sparkwright apply"),
-        ("$PYTHON -m deploys.status", "expected: sparkwright status"),
-        ("$PYTHON -m deploys.drift", "expected: sparkwright drift"),
         (
             "mkdir gone; cd gone; rmdir ../gone; PYTHONPATH=$OLDPWD $PYTHON -c "
             "'from sparkwright.cli.main import main; raise SystemExit(main())' status",

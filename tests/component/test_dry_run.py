@@ -190,21 +190,3 @@ def test_to_go_on_leaves_out_both_sparks_of_a_pair(tmp_path: Path) -> None:
     assert "deploy.py --exclude big\n" in said
     status, said = _run_pairs(tmp_path, "--exclude", "big", failing="spark-b")
     assert status == 0, said
-
-
-@pytest.mark.parametrize(
-    ("failing", "options", "remedy"),
-    [
-        ("spark-e", [], "To go on without this Spark: pyinfra"),
-        ("spark-a", ["--exclude", "chat", "--exclude", "wide"], ""),
-    ],
-)
-def test_to_go_on_leaves_out_one_spark_on_its_own(
-    tmp_path: Path, failing: str, options: list[str], remedy: str
-) -> None:
-    """A pair alone has nobody to go on with."""
-    _, said = _run_pairs(tmp_path, *options, failing=failing)
-    assert f"{failing} failed at: First" in said
-    assert remedy in said
-    assert ("To go on" in said) == bool(remedy)
-    assert ("deploy.py --exclude @fake/spark-e\n" in said) == bool(remedy)

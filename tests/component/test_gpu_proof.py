@@ -1,15 +1,12 @@
 """A container shows the GPU: all is real but Docker, a chroot, and nvidia-smi, a script."""
 
 import os
-import pwd
-import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 from sparkwright.machine.runtime.deploy import gpu_in_container
-from sparkwright.plan.release.container import CONTAINER_OPTIONS
 from tests.lab import factory
 from tests.programs import script
 from tests.unit.driven import this_machine
@@ -62,19 +59,6 @@ def proved(folder: Path) -> bool:
     return this_machine(root=str(folder / "r")).run(gpu_in_container).did_succeed()
 
 
-def test_a_container_shows_the_gpu_and_no_image_is_left(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert proved(folder)
-    assert "a container gets GPU 0: NVIDIA GB10" in caplog.text
-    (run,) = re.findall("^run .*", (folder / "log").read_text(), re.MULTILINE)
-    assert " ".join(CONTAINER_OPTIONS) in run
-    assert "--gpus" not in run
-    user = pwd.getpwnam("nobody")
-    assert f"--user {user.pw_uid}:{user.pw_gid} " in run
-    assert not (folder / "root").exists()
-
-
 def test_the_image_brings_nothing_of_the_driver(folder: Path) -> None:
     """The runtime does: a library that was there already would be proved in its place."""
     library = folder / "libnvidia-gpucomp.so.580.126.09"
@@ -85,15 +69,3 @@ def test_the_image_brings_nothing_of_the_driver(folder: Path) -> None:
     names = [Path(path).name for path in (folder / "imported").read_text().splitlines()]
     assert any(name.startswith("libc.so") for name in names)
     assert library.name not in names
-
-
-def test_a_runtime_that_does_not_add_the_driver_is_named(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    next((folder / "cuda").rglob("libcuda.so.1")).unlink()
-    assert not proved(folder)
-    (said,) = [line for line in caplog.text.splitlines() if "no container gets the GPU" in line]
-    assert "did not add the driver" in said
-    assert "nvidia-ctk config" in said
-    assert not (folder / "r/state/gpu").exists()
-    assert not (folder / "root").exists()

@@ -4,12 +4,8 @@ import fcntl
 import os
 import shutil
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from pyinfra.api import operation
@@ -47,13 +43,6 @@ Dpkg::Options {{ "--root={0}"; "--force-not-root"; "--force-script-chrootless"; 
 APT::Sandbox::User "root";
 Acquire::http::Proxy "DIRECT";
 Acquire::Retries "0";
-"""
-_HOLDER = """\
-import fcntl, sys
-with open(sys.argv[1], "a") as lock:
-    fcntl.lockf(lock, fcntl.LOCK_EX)
-    print(flush=True)
-    sys.stdin.read()
 """
 
 
@@ -113,22 +102,6 @@ def root(
     return Root(folder)
 
 
-@contextmanager
-def held(lock: Path) -> Iterator[Callable[[], None]]:
-    """Have another program hold a lock as apt does; yield what makes it let go."""
-    command = [sys.executable, "-c", _HOLDER, str(lock)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
-        assert other.stdout
-        other.stdout.readline()
-
-        def let_go() -> None:
-            if other.poll() is None:
-                other.communicate()
-
-        yield let_go
-        let_go()
-
-
 def test_it_is_installed_and_written_down(root: Root) -> None:
     assert root.install()
     assert root.has_it
@@ -136,22 +109,6 @@ def test_it_is_installed_and_written_down(root: Root) -> None:
     assert root.install()
     assert (root.folder / "r/state/installed").read_text() == f"{apt.PACKAGE}\n"
     assert root.updates == [True, False]
-
-
-@pytest.mark.parametrize("name", ["lists/lock", "var/lib/dpkg/lock-frontend"])
-def test_whoever_holds_a_lock_is_shown_and_waited_for(
-    root: Root, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    lock = root.folder / name
-    with held(lock) as let_go:
-        pauses = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: let_go())
-        monkeypatch.setattr(packages, "time", pauses)
-        assert root.install()
-    assert root.has_it
-    assert f"waiting for apt: {lock} is held by python" in caplog.text
-    assert "(up to 1 h 0 min: apt_patience_seconds)" in caplog.text
-    # The lists were fetched once, whichever of the two was held.
-    assert root.updates == [True, name == "lists/lock"]
 
 
 def test_sources_that_contradict_each_other_are_named(

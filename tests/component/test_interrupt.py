@@ -66,20 +66,12 @@ def site(tmp_path: Path, running: dict[str, Machine], request: pytest.FixtureReq
     return Site(tmp_path, running, request.param)
 
 
-@pytest.fixture
-def pair(tmp_path: Path, running: dict[str, Machine]) -> Site:
-    for machine in running.values():
-        (machine.folder / "changed").unlink(missing_ok=True)
-    return Site(tmp_path, running, 2)
-
-
 @pytest.mark.parametrize(
     ("line", "module"),
     [
         ("plan", "click"),
         ("plan", "sparkwright.cli.main"),
         ("plan", "pyinfra_cli"),
-        ("plan", "pyinfra_cli.cli"),
         ("deploys/spark.py", "pyinfra_cli.cli"),
         ("recipes list", "sparkwright.declared.recipe.loader"),
         ("keys list", "sparkwright.door.keys"),
@@ -156,15 +148,6 @@ def test_while_an_operation_is_at_work(site: Site, words: list[str]) -> None:
         lock = machine.folder / "run/lock"
         free = ["flock", "--nonblock", str(lock), "true"]
         until(lambda free=free: subprocess.run(free, check=False).returncode == 0)  # type: ignore[misc]
-
-
-@pytest.mark.parametrize(
-    "words", [sparkwright("status --watch 900"), pyinfra("deploys/status.py --data watch=900")]
-)
-def test_while_the_status_waits_for_its_next_look(site: Site, words: list[str]) -> None:
-    output = site.folder / "output"
-    site.reached = lambda: "Ctrl-C ends it" in output.read_text()  # type: ignore[method-assign]
-    assert interrupted(site, words).count("Ctrl-C ends it") == 1
 
 
 @pytest.mark.parametrize("line", ["logs -f", "keys list", "verify"])

@@ -117,13 +117,6 @@ def test_a_command_for_the_keys_runs_before_the_connection(project: Path) -> Non
     assert (project / "ran").read_text() == "ran\n"
 
 
-@pytest.mark.parametrize("limit", ["spark-a", "@loc*"])
-def test_a_limit_takes_sparks_and_replicas(project: Path, limit: str) -> None:
-    run = pyinfra(project, "-y", "inventory.py", "deploy.py", "--limit", limit)
-    assert run.returncode == 0
-    assert touched(project) == ["@local spark-a chat 0"]
-
-
 def test_values_that_nothing_takes_end_a_run_before_any_connection(project: Path) -> None:
     # Nothing listens there: a run that got as far would say so.
     (project / "inventory/sparks.yaml").write_text(

@@ -30,26 +30,10 @@ class Lock:
         assert self.process.stdout
         self.holder = holder(self.process.stdout.readline())
 
-    def is_of(self, owner: str) -> bool:
-        """Tell whether this is somebody else's lock, who says since when."""
-        return bool(re.fullmatch(re.escape(owner) + SINCE, self.holder or ""))
-
     def give_back(self) -> None:
         assert self.process.stdin
         self.process.stdin.close()
         assert self.process.wait(patience()) == 0
-
-
-def test_one_has_it_until_it_gives_it_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease, "WAIT", 0)
-    first = Lock(tmp_path / "run")
-    assert first.holder is None
-    assert Lock(tmp_path / "run", "bob").is_of(OWNER)
-    first.give_back()
-    second = Lock(tmp_path / "run", "bob")
-    assert second.holder is None
-    assert Lock(tmp_path / "run").is_of("bob")
-    second.give_back()
 
 
 def test_what_a_run_changes_is_recorded_once_there_is_a_folder_for_it(tmp_path: Path) -> None:
@@ -79,17 +63,6 @@ def test_whoever_waits_gets_it_when_it_is_given_back(
     second = Lock(tmp_path)
     assert second.holder is None
     second.give_back()
-
-
-@pytest.mark.parametrize("said", ["", "\n", "hello\n", "sh: 1: flock: not found\n"])
-def test_what_is_no_lock_is_not_read_as_one(said: str) -> None:
-    with pytest.raises(ValueError, match="expected the lease"):
-        holder(said)
-
-
-def test_a_holder_is_named_as_well_as_it_can_be() -> None:
-    assert holder("taken by ann, since never\n") == "ann, since never"
-    assert holder("taken by \n") == "nobody knows whose"
 
 
 # Which of the two run at once is told by files: whoever has begun says so, and waits for its end.

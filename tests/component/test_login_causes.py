@@ -67,7 +67,6 @@ def _run(folder: Path, config: str, home: str | None = None, **data: object) -> 
         ("ProxyJump bastion.nosuch", "its jump host bastion.nosuch (ProxyJump in ~/.ssh/config)"),
         ("ProxyJump me@127.0.0.1:1", "its jump host me@127.0.0.1:1 (ProxyJump in ~/.ssh/config)"),
         ("ProxyCommand false", "its ProxyCommand in ~/.ssh/config fails; run it by"),
-        ("ProxyCommand /nosuch -W %h", "its ProxyCommand in ~/.ssh/config fails; run it by"),
         ("HostName", "a line of ~/.ssh/config has no value: HostName"),
         ("Port ssh", "~/.ssh/config has ssh where a number is expected, such as that of a port"),
         ("ProxyJump spark-a", "a `Host *` with a ProxyJump would jump to itself: except the jump"),

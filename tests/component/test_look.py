@@ -9,13 +9,10 @@ from pathlib import Path
 import pytest
 from pyinfra.api import HiddenValue, StringCommand, operation
 
-from sparkwright.common.files import ManagedFile
 from sparkwright.common.operations import differs, failing, is_looking, look, notice
-from sparkwright.machine.host.operations.files import managed_files, secret_file
-from sparkwright.machine.host.operations.services import sysctl
 from tests import forked
 from tests.programs import script
-from tests.unit.driven import fake_host, this_machine
+from tests.unit.driven import fake_host
 
 PROJECT = Path(__file__).parents[2]
 
@@ -65,26 +62,6 @@ def test_a_look_runs_no_command(caplog: pytest.LogCaptureFixture) -> None:
     ]
     assert spark.commands == []
     assert "not for who looks" not in caplog.text
-
-
-def test_operations_tell_what_they_compare(tmp_path: Path) -> None:
-    path, secret = tmp_path / "current", tmp_path / "secret"
-    secret.write_text("hf_previous\n")
-    with this_machine(root=str(tmp_path)).current():
-
-        def steps() -> None:
-            managed_files(name="Files", entries=[ManagedFile(str(path), "text\n")])
-            secret_file(name="Secret", path=str(secret), content=HiddenValue("hf_new\n"))
-            sysctl(name="Kernel", path=str(path), values={"vm.swappiness": "-5"})
-
-        found = [f"a: {each}" for each in look(steps)]
-    files, token, swappiness = found
-    # Two operations that differ by one file tell it once.
-    assert files == f"a: {path}: expected a file, found nothing"
-    assert token.startswith(f"a: {secret}: expected root:root 600, found ")
-    assert swappiness.startswith("a: vm.swappiness: expected -5, found ")
-    assert not path.exists()
-    assert secret.read_text() == "hf_previous\n"
 
 
 INVENTORY = """
@@ -157,13 +134,6 @@ def test_a_fleet_that_was_never_deployed(tmp_path: Path) -> None:
     assert "is not in the lock yet; pyinfra inventory.py deploys/spark.py records it" in done.stderr
     assert f"{tmp_path}/sparks.keys: found no such file; expected the API keys" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "hosts.py", "sparks.yaml"]
-
-
-def test_another_deploy_beside_it_is_refused(tmp_path: Path) -> None:
-    done = run(tmp_path, "deploys/doctor.py")
-    assert done.returncode == 1
-    assert "expected drift alone" in done.stderr
-    assert done.stdout == ""
 
 
 FLEET = """\

@@ -130,7 +130,6 @@ FULL = "write /var/lib/docker/tmp/x: no space left on device"
     "told",
     # Docker 28 deprecates `error`; those before tell both, or of old `error` alone.
     [
-        {"errorDetail": {"message": FULL}, "error": FULL},
         {"errorDetail": {"message": FULL}},
         {"error": FULL},
     ],

@@ -63,11 +63,6 @@ class TestConfiguration:
         assert login_of("ghcr.io.example.org") is None
         assert login_of("docker.io") is None
 
-    def test_docker_hub_has_a_key_of_its_own(self, docker: Path) -> None:
-        assert login_of("ghcr.io") is None
-        log_in(docker, "https://index.docker.io/v1/")
-        assert login_of("docker.io")
-
     @pytest.mark.parametrize(
         ("text", "expected"),
         [
@@ -199,15 +194,6 @@ class TestPrivateRegistry:
         found = resolve_image(f"{private}/{NAME}:1", ARCH)
         assert found.digest.startswith("sha256:")
         assert PASSWORD not in found.model_dump_json()
-
-    def test_a_wrong_login(self, private: str, docker: Path) -> None:
-        log_in(docker, private, "another")
-        said = refusal(f"{private}/{NAME}:1")
-        found = f"{private}/{NAME}:1: found no access by the login of {USER} ({docker}); expected"
-        assert said.startswith(found)
-        assert f"one that {private} takes" in said
-        assert f"docker login {private}, on this machine" in said
-        assert "another" not in said
 
     def test_a_mirror_gets_its_own_login_and_gives_the_same(
         self, private: str, docker: Path

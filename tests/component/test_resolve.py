@@ -154,7 +154,6 @@ def test_the_shape_is_read_from_config_json(
     ("repo", "revision", "token", "expected"),
     [
         ("owner/none", "main", None, "found no such repository; expected another name, or a token"),
-        ("owner/none", "main", GUEST, "no such repository; expected another name, or a token"),
         (REPO, "v9", None, f"{REPO}@v9: found no such revision; expected a branch, tag or commit"),
         (REPO, "main", "hf_wrong", "found HTTP status 401; expected a valid token"),
     ],

@@ -85,18 +85,6 @@ def test_what_arrives_damaged_is_found(
     assert not (carried / SMALL).exists()
 
 
-@pytest.mark.parametrize("content", [CONTENT[:-1] + b"?", CONTENT[:-1], CONTENT + b"?"])
-def test_a_changed_file_of_the_bundle_is_refused(
-    spark: Driven, bundle: Bundle, carried: Path, content: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
-    (bundle.folder / BIG).write_bytes(content)
-    assert not bring(spark, bundle)
-    said = caplog.text
-    assert f"{bundle.folder / BIG}: found another content than bundle.json says" in said
-    assert "sparkwright bundle" in said
-    assert not (carried / BIG).exists()
-
-
 def test_a_disk_that_is_too_small(
     spark: Driven,
     bundle: Bundle,

@@ -186,16 +186,3 @@ def test_it_goes_on_until_somebody_ends_it(project: Path) -> None:
 
 def sleeps(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("S")
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--data", "watch=no"], "--data watch: found 'no'"),
-        (["deploys/doctor.py"], "expected the status alone"),
-    ],
-)
-def test_what_cannot_be_is_refused(project: Path, words: list[str], said: str) -> None:
-    done = status(project, *words, sparks=1)
-    assert said in done.stderr
-    assert done.stdout == ""

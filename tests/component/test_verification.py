@@ -135,21 +135,6 @@ def test_of_two_sparks_the_silent_one_fails_once(
     assert re.search(r"SKIPPED \[\d+\] .*: spark-a does not answer", done.stdout)
 
 
-def test_tests_verify_has_the_same_tests(run: Pytest, project: Path) -> None:
-    def names(*words: str) -> list[str]:
-        done = run("--collect-only", "-q", *words)
-        assert done.returncode == 0, done.stdout
-        return sorted(re.findall(r"::(\S+)", done.stdout))
-
-    found = names("--pyargs", "sparkwright.verify")
-    assert len(found) > 40
-    assert names(str(PROJECT / "tests/verify")) == found
-    of_the_host = names("--pyargs", "sparkwright.verify.test_host")
-    assert "test_driver[spark-a]" in of_the_host
-    assert len(of_the_host) < len(found)
-    assert names(str(PROJECT / "tests/verify/test_host.py")) == of_the_host
-
-
 def test_another_run_of_pytest_notices_nothing(run: Pytest, folder: Path) -> None:
     (folder / "conftest.py").write_text(OTHER_OPTION)
     (folder / "test_other.py").write_text(OTHER_TEST)

@@ -132,19 +132,6 @@ def test_the_whole_body_arrives_afterwards_and_no_timeout_ends_the_wait(
     assert {said["size"] for _, said in asked.answers} == {2, 1024**2}
 
 
-def test_a_reload_loses_nothing_that_waits(patient: Running, asked: Asked) -> None:
-    had(patient)
-    asked.post(2)
-    waiting(patient, 2)
-    for _ in range(2):
-        patient.reload()
-    asked.post(2)
-    waiting(patient, 4)
-    with engine(patient, "a") as again:
-        assert asked.all() == ["a"] * 4
-        assert again.paths[PATH] == 4
-
-
 def test_a_reload_in_a_hold_ends_it_for_nobody(
     patient: Running, asked: Asked, engines: Engines
 ) -> None:

@@ -20,19 +20,6 @@ from tests.makers.door import KEY, OTHER
 pytestmark = haproxy
 
 
-def test_what_is_in_flight_is_known_by_the_names_of_keys(
-    running: Running, engine: FakeServer
-) -> None:
-    with stream(running, pieces=1) as answer:
-        assert running.door.haproxy.names() == {"client1": (1, 1, 0)}
-        running.reload()
-        assert running.status("GET", "/v1/models") == 200
-        until(lambda: running.door.haproxy.names() == {"client1": (1, 1, 0)})
-        engine.turns.release()
-        assert answer.read() == b"a"
-    until(lambda: running.door.haproxy.names() == {"client1": (1, 0, 0)})
-
-
 def test_a_key_has_a_name_and_an_end_and_may_be_for_metrics_alone(
     running: Running, engine: FakeServer
 ) -> None:

@@ -42,14 +42,6 @@ def test_a_life(spark: Spark) -> None:
     ]
 
 
-def test_the_end_of_the_engine_ends_the_life(spark: Spark) -> None:
-    spark.start()
-    spark.wait_ready()
-    os.kill(spark.container, signal.SIGTERM)
-    assert spark.end() == 1
-    assert "engine ended: its exit status was -15" in spark.log
-
-
 def test_a_refused_command_line_is_told_from_other_ends(spark: Spark) -> None:
     spark.set("status", text="2")
     spark.start()

@@ -174,13 +174,6 @@ def test_a_worker_that_is_lost_cannot_be_drained(pair: Pair, stopped: int) -> No
     assert f"kill vllm-{RELEASE}" in head.docker
 
 
-def test_a_stop_of_both(pair: Pair) -> None:
-    serve(pair)
-    for spark in pair:
-        spark.signal(signal.SIGTERM)
-    assert [spark.end() for spark in pair] == [0, 0]
-
-
 def test_a_command_line_that_the_worker_refuses(pair: Pair) -> None:
     head, worker = pair
     worker.set("status", text="2")

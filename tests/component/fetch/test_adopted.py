@@ -139,11 +139,6 @@ def others_may(file: Path) -> Iterator[None]:
     yield
 
 
-def group_may(file: Path) -> Iterator[None]:
-    file.chmod(0o664)
-    yield
-
-
 def by_list(file: Path) -> Iterator[None]:
     """An access list lets a user write: version 2, and entries of tag, permissions and id."""
     entries = [(1, 6, -1), (2, 6, OWNER), (4, 4, -1), (16, 6, -1), (32, 4, -1)]
@@ -165,7 +160,7 @@ def append_only(file: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    "way", [writable, mapped, passed_on, others_may, group_may, by_list, a_users, append_only]
+    "way", [writable, mapped, passed_on, others_may, by_list, a_users, append_only]
 )
 def test_what_others_can_change_is_copied(
     spark: Spark, kept: Path, way: Callable[[Path], Iterator[None]]
@@ -173,17 +168,6 @@ def test_what_others_can_change_is_copied(
     with contextmanager(way)(kept / "tiny" / WEIGHTS):
         adopted(spark, kept)
         assert links(spark) == 1
-    assert sent(spark) == set()
-
-
-def test_a_folder_that_its_owner_has_filled(spark: Spark) -> None:
-    """Its files are of no use to whoever can still write them: they are copied."""
-    filled = spark.root / spark.name.partition("@")[0]
-    shutil.copytree(spark.source, filled)
-    given(filled)
-    spark.before = {}
-    adopted(spark)
-    assert links(spark) == 1
     assert sent(spark) == set()
 
 

@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 
 from sparkwright.artifacts.weights.weights import manifest_text
 from sparkwright.plan.release.bundle import checkpoint_folder
-from sparkwright.plan.release.resolve import resolve_checkpoint
 from tests.clock import patience
 from tests.component.servers import serving, until
 from tests.lab import hub
@@ -86,21 +84,6 @@ def test_takes_over_what_somebody_fetched(spark: Spark) -> None:
     assert (spark.folder / "model.safetensors").samefile(theirs / "model.safetensors")
     assert not (spark.folder / "old.safetensors").exists()
     assert (theirs / "sub/a name.txt").read_bytes() == other
-
-
-def test_another_commit_leaves_the_previous_one_as_it_is(spark: Spark) -> None:
-    spark.succeed()
-    previous, before = spark.look(), spark.sent
-    (spark.source / "config.json").write_text('{"model_type": "tinier"}\n')
-    (spark.source / "sub/a name.txt").unlink()
-    hub.add_commit(spark.hub_root, REPO, spark.source)
-    later = replace(spark, locked=resolve_checkpoint(REPO, "main", spark.url), name="model@2")
-    later.order()
-    assert "2 of 3 files are linked" in later.succeed()
-    fetched = {path for path in later.sent if later.sent[path] != before[path]}
-    assert {path.rsplit("/")[-1] for path in fetched} == {"config.json"}
-    assert spark.look() == previous
-    assert spark.wrong() == {}
 
 
 def test_resumes_after_kill_without_fetching_again(spark: Spark) -> None:
@@ -181,12 +164,6 @@ def test_a_gated_repository_needs_a_token_that_may(spark: Spark) -> None:
     assert "with the account of your token" in spark.refuse()
     token.write_text("hf_lab_reader\n")
     spark.succeed()
-
-
-def test_nobody_at_the_hubs_address(spark: Spark) -> None:
-    spark.url = "http://127.0.0.1:9"
-    spark.order()
-    assert "no whole answer from http://127.0.0.1:9 (ConnectError)" in spark.refuse()
 
 
 @pytest.mark.parametrize("by", [1, -1])

@@ -1,7 +1,6 @@
 """What Prometheus and Grafana are given."""
 
 import json
-import re
 import subprocess
 from pathlib import Path
 
@@ -14,8 +13,6 @@ from sparkwright.insight.monitoring.targets import monitoring_files, prometheus_
 from tests.commands import sparkwright
 from tests.component.monitoring.given import (
     DASHBOARD,
-    GRAPHS,
-    QUERIES,
     RULES,
     TWO,
     doors,
@@ -151,11 +148,3 @@ def test_each_alert_fires_in_its_time_and_not_before(tmp_path: Path) -> None:
     rules = {"rule_files": ["alerts.yml"], "evaluation_interval": "15s", "tests": [test]}
     (tmp_path / "test.yml").write_text(json.dumps(rules))
     subprocess.run(["promtool", "test", "rules", "test.yml"], cwd=tmp_path, check=True)
-
-
-def test_the_dashboard_is_what_grafana_imports() -> None:
-    sources = {target["datasource"]["uid"] for panel in GRAPHS for target in panel["targets"]}
-    assert sources == {"${datasource}"}
-    variables = {each["name"] for each in DASHBOARD["templating"]["list"]}
-    used = {name for query in QUERIES for name in re.findall(r"\$(\w+)", query)}
-    assert used - {"__rate_interval"} <= variables
