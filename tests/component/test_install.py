@@ -4,7 +4,7 @@ import fcntl
 import os
 import shutil
 import subprocess
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,8 @@ from sparkwright.machine.host.operations.packages import (
     install_script,
     parse_attempt,
 )
+from tests.clock import patience
+from tests.component.servers import free_port, listens, until
 from tests.lab import apt
 from tests.makers.bundle import write_index
 from tests.programs import script
@@ -73,6 +75,29 @@ class Root:
 
 def _architecture() -> str:
     return subprocess.check_output(["dpkg", "--print-architecture"], text=True).strip()
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The repository, in a cache of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARKWRIGHT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield apt.ensure_repository()
+
+
+@pytest.fixture(scope="module")
+def repository_url(repository: Path) -> Iterator[str]:
+    port = free_port()
+    address = f"127.0.0.1:{port}"
+    server = subprocess.Popen(
+        apt.serve_command(repository, address), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        until(lambda: listens(port))
+        yield f"http://{address}"
+    finally:
+        server.terminate()
+        server.wait(timeout=patience())
 
 
 @pytest.fixture

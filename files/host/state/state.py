@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from host.state.readers import UnknownError
+
 # Seconds for a part, and bytes of its JSON text.
 PATIENCE = 30.0
 MOST = 8 << 20
@@ -69,7 +71,8 @@ def _answer(part: str, arguments: dict[str, Any]) -> str:
         where = f"{error.filename}: " if error.filename else ""
         return _unknown(f"{where}{error.strerror or error}")
     except Exception as error:
-        return _unknown(f"{type(error).__name__}: {error}")
+        kind = "" if isinstance(error, UnknownError) else f"{type(error).__name__}: "
+        return _unknown(f"{kind}{error}")
     if len(text) > MOST:
         return _unknown(f"found {len(text)} characters; expected at most {MOST}")
     return text

@@ -112,12 +112,13 @@ def _software(survey: Survey, wanted: Requirements, now: float) -> Iterator[Find
             f"Docker {survey.docker}, at least {wanted.docker_minimum} is needed",
             wanted.hardware.update,
         )
-    if survey.systemd == "degraded":
+    # A unit that failed may have recovered between the two questions.
+    if survey.systemd == "degraded" and survey.failed_units:
         yield warning(
             f"failed units: {', '.join(survey.failed_units)}",
             "Look with `systemctl status UNIT`; clear with `sudo systemctl reset-failed`",
         )
-    elif survey.systemd not in ("running", "starting"):
+    elif survey.systemd not in ("running", "starting", "degraded"):
         yield error(
             f"systemd is {survey.systemd}", "The engine is a systemd unit: boot the Spark normally"
         )
