@@ -65,6 +65,12 @@ def test_whoever_waits_gets_it_when_it_is_given_back(
     second.give_back()
 
 
+@pytest.mark.parametrize("said", ["", "\n", "hello\n", "sh: 1: flock: not found\n"])
+def test_what_is_no_lock_is_not_read_as_one(said: str) -> None:
+    with pytest.raises(ValueError, match="expected the lease"):
+        holder(said)
+
+
 # Which of the two run at once is told by files: whoever has begun says so, and waits for its end.
 INVENTORY = """
 from pathlib import Path
