@@ -102,7 +102,7 @@ class FolderSource:
 
     @property
     def outcome(self) -> str:
-        """What came of the folders, in a few words."""
+        """The files that were copied from which folder, and what was left alone."""
         said = [f"{count} files copied from {folder}" for folder, count in self._copied.items()]
         said += [f"left alone: {'; '.join(self._wrong[:3])}"] if self._wrong else []
         return ". ".join(said)
