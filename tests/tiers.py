@@ -135,12 +135,18 @@ def start(part: Part) -> Running:
     elif os.geteuid() == 0:
         alone = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
         shell = ["setpriv", "--pdeathsig", "KILL", *alone, *shell]
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    own = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONUNBUFFERED": "1",
+        # What one process compiles, all load: tests start some thousand.
+        "PYTHONDONTWRITEBYTECODE": "",
+        "PYTHONPYCACHEPREFIX": str(RESULTS / "bytecode"),
+    }
     with part.log.open("w") as log:
         process = subprocess.Popen(
             shell,
             cwd=PROJECT,
-            env=os.environ | {"PATH": path, "PYTHONUNBUFFERED": "1"},
+            env=os.environ | own,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

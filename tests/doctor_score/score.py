@@ -65,7 +65,9 @@ class Incident:
 
 def load(part: str) -> list[Incident]:
     """Return the incidents and healthy logs of one of PARTS."""
-    found = yaml.safe_load((HERE / f"{part}.yaml").read_text())
+    found = yaml.load(
+        (HERE / f"{part}.yaml").read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    )
     return [_incident(**entry) for entry in found["incidents"] + found["healthy"]]
 
 
