@@ -193,7 +193,7 @@ def test_another_disk_is_copied(spark: Spark, tmp_path: Path) -> None:
     assert spark.wrong() == {}
 
 
-RACES = 40
+RACES = 20
 # An owner who has the file open and mapped since before, and changes it back and forth while it is
 # read, with its time set back: in every second race. In all of them, once all is done.
 RACER = """
