@@ -50,6 +50,23 @@ def forget(name: str) -> None:
         shutil.rmtree(STORAGE / name)
 
 
+def limit_memory(name: str, size: int | None) -> None:
+    """Let a Spark have so many bytes until its next boot; None: as many as the machine has."""
+    for file, without in (("memory.limit_in_bytes", "-1"), ("memory.max", "max")):
+        for path in (tree / _group(name) / file for tree in _trees()):
+            if path.exists():
+                path.write_text(without if size is None else str(size))
+
+
+def refused_memory(name: str) -> int:
+    """Return how often a Spark has come to its limit of memory."""
+    for path in (tree / _group(name) / "memory.failcnt" for tree in _trees()):
+        if path.exists():
+            return int(path.read_text())
+    events = (_TREE / _group(name) / "memory.events").read_text().split()
+    return int(events[events.index("max") + 1])
+
+
 def remove_groups(shard: str = SHARD) -> None:
     for tree in _trees():
         _remove_group(tree / _group("", shard))

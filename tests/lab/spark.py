@@ -167,6 +167,10 @@ class Handle:
                 network.wait_for_line(self.name)
             network.set_direct(self.name, direct=spark.line is None)
 
+    def memory(self, size: int | None = None) -> None:
+        """Let it have so many bytes until its next boot; by default as many as the machine has."""
+        machine.limit_memory(self.name, size)
+
     @contextmanager
     def _changing(self) -> Iterator[tuple[State, Spark]]:
         """Give the lab's state and this Spark's, which are written down afterwards."""
