@@ -80,8 +80,8 @@ def test_a_fork_bomb_in_a_session_ends_at_its_bound(serving: Handle) -> None:
         eventually(lambda: bombs.tasks(serving) >= bombs.PROCESSES - 20, "a full session")
 
 
-def test_a_fork_bomb_in_the_engine_has_no_process_outside(serving: Handle) -> None:
-    """Its bound is the container's, of which the lab takes less."""
+def test_a_fork_bomb_in_the_engine_ends_at_its_containers_bound(serving: Handle) -> None:
+    """The machine's processes are all of the lab's: here it is lower."""
     name = f"vllm-{current(serving)}"
     serving.run(f"sudo docker update --pids-limit {bombs.PROCESSES} {name}")
     count = f"sudo docker stats --no-stream --format '{{{{.PIDs}}}}' {name}"
@@ -90,7 +90,6 @@ def test_a_fork_bomb_in_the_engine_has_no_process_outside(serving: Handle) -> No
         eventually(
             lambda: int(serving.run(count).stdout) >= bombs.PROCESSES - 20, "a full container"
         )
-        serving.run(f"sudo docker kill {name}")
     forget(serving)
 
 

@@ -117,7 +117,7 @@ def ask_placed(root: str) -> Ask[Placed]:
             *outside,
             *(f"{SYSTEMD}/{name}" for name in unit_names()),
         ],
-        units=[each for each in units if "@." not in each],
+        units=[each for each in units if "@." not in each and "-." not in each],
         parameters=[pattern for file in placed.FILES for pattern in file.parameters],
         users=USERS,
     )
