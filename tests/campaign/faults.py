@@ -83,11 +83,11 @@ def _bomb(spark: Handle, strike: Strike) -> bool:
     """Set a bomb off, within bounds: it ends with the fault."""
     if not spark.running():
         return False
-    spark.memory(bombs.MEMORY)
+    bombs.bound(spark)
     try:
-        if strike.fault == "engine eats all":
-            return bombs.in_engine(spark, bombs.HOG)
-        bombs.in_session(spark, bombs.FORKS if strike.fault == "fork bomb" else bombs.HOG)
+        if strike.fault != "memory bomb":
+            return bombs.in_engine(spark, bombs.FORKS if strike.fault == "fork bomb" else bombs.HOG)
+        bombs.in_session(spark, bombs.HOG)
     except subprocess.SubprocessError:
         # It boots.
         return False

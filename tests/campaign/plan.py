@@ -97,8 +97,8 @@ FAULTS: dict[str, Kind] = {
     # What takes all memory is ended, or the engine: it is what the kernel ends first.
     "memory bomb": Kind(BROKEN, _BRIEF),
     "engine eats all": Kind(BROKEN, _BRIEF),
-    # In a session of the user's, beside the engine.
-    "fork bomb": Kind(WHOLE, _BRIEF),
+    # In the engine's container, which then has no process for anything else.
+    "fork bomb": Kind(BROKEN, _BRIEF),
     # systemd ends it after three minutes without a ping; what writes much waits that long.
     "journald frozen": Kind(BROKEN),
     "Docker restarted": Kind(BROKEN),

@@ -50,12 +50,17 @@ def forget(name: str) -> None:
         shutil.rmtree(STORAGE / name)
 
 
-def limit_memory(name: str, size: int | None) -> None:
-    """Let a Spark have so many bytes until its next boot; None: as many as the machine has."""
-    for file, without in (("memory.limit_in_bytes", "-1"), ("memory.max", "max")):
-        for path in (tree / _group(name) / file for tree in _trees()):
+def limit(name: str, memory: int | None, processes: int | None) -> None:
+    """Let a Spark have so much until its next boot; None: as much as the machine has."""
+    files = {
+        "memory.limit_in_bytes": "-1" if memory is None else str(memory),
+        "memory.max": "max" if memory is None else str(memory),
+        "pids.max": "max" if processes is None else str(processes),
+    }
+    for tree in _trees():
+        for path in (tree / _group(name) / file for file in files):
             if path.exists():
-                path.write_text(without if size is None else str(size))
+                path.write_text(files[path.name])
 
 
 def refused_memory(name: str) -> int:

@@ -167,9 +167,9 @@ class Handle:
                 network.wait_for_line(self.name)
             network.set_direct(self.name, direct=spark.line is None)
 
-    def memory(self, size: int | None = None) -> None:
-        """Let it have so many bytes until its next boot; by default as many as the machine has."""
-        machine.limit_memory(self.name, size)
+    def bound(self, memory: int | None = None, processes: int | None = None) -> None:
+        """Let it have so much until its next boot; by default as much as the machine has."""
+        machine.limit(self.name, memory, processes)
 
     @contextmanager
     def _changing(self) -> Iterator[tuple[State, Spark]]:

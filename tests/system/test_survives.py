@@ -1,7 +1,8 @@
 """A Spark answers SSH whatever takes all of its memory, processes, log or disk, and serves again.
 
-The lab shows OOM scores, weights of processors, bounds of sessions and of the log. It does not show
-MemoryMin, which cgroup v1 lacks, nor what earlyoom does, as /proc/meminfo is the machine's.
+The lab shows OOM scores, the container's bounds and those of the log. It does not show what systemd
+sets of control groups, whose controllers are not its own there (MemoryMin, CPUWeight, TasksMax: so
+no fork bomb goes off in a session), nor earlyoom, as /proc/meminfo is the machine's.
 """
 
 import subprocess
@@ -21,6 +22,8 @@ from tests.lab.spark import Handle
 HOST = "sparkwright.machine.host.deploy.apply"
 # Seconds within which a login must have answered, and how many are made.
 ANSWERS, LOGINS = 2, 5
+# How much longer than on a calm Spark they may take, on a machine on which that is long.
+SLOWER = 5
 # Takes what there is, in ever smaller pieces.
 FILL = """size = 1 << 40
 while size > 1 << 12:
@@ -39,7 +42,7 @@ def serving(spark: Handle) -> Iterator[Handle]:
     pyinfra(DEPLOY).succeeded()
     forget(spark)
     yield spark
-    spark.memory()
+    spark.bound()
 
 
 def login(spark: Handle) -> float:
@@ -52,15 +55,19 @@ def login(spark: Handle) -> float:
 
 @contextmanager
 def bombed(spark: Handle) -> Iterator[None]:
-    """Let logins in while a bomb, set in the block, goes off; then wait until it serves again."""
-    spark.memory(bombs.MEMORY)
+    """Let logins in while a bomb, set in the block, goes off; then wait until it serves again.
+
+    They take as long as ever, where that is long: other labs may run on the machine.
+    """
+    calm = max(login(spark) for _ in range(3))
+    bombs.bound(spark)
     try:
         yield
         took = [login(spark) for _ in range(LOGINS)]
     finally:
         bombs.end(spark)
-    print("seconds of logins:", *(f"{each:.1f}" for each in took))
-    assert max(took) < patience(ANSWERS)
+    print(f"seconds of logins: {calm:.1f}, then", *(f"{each:.1f}" for each in took))
+    assert max(took) < max(patience(ANSWERS), SLOWER * calm)
     wait_active(spark)
 
 
@@ -74,22 +81,12 @@ def test_a_memory_bomb(serving: Handle, where: str) -> None:
     forget(serving)
 
 
-def test_a_fork_bomb_in_a_session_ends_at_its_bound(serving: Handle) -> None:
-    with bombed(serving):
-        bombs.in_session(serving, bombs.FORKS)
-        eventually(lambda: bombs.tasks(serving) >= bombs.PROCESSES - 20, "a full session")
-
-
 def test_a_fork_bomb_in_the_engine_ends_at_its_containers_bound(serving: Handle) -> None:
-    """The machine's processes are all of the lab's: here it is lower."""
     name = f"vllm-{current(serving)}"
-    serving.run(f"sudo docker update --pids-limit {bombs.PROCESSES} {name}")
     count = f"sudo docker stats --no-stream --format '{{{{.PIDs}}}}' {name}"
     with bombed(serving):
         assert bombs.in_engine(serving, bombs.FORKS)
-        eventually(
-            lambda: int(serving.run(count).stdout) >= bombs.PROCESSES - 20, "a full container"
-        )
+        eventually(lambda: int(serving.run(count).stdout) > bombs.FORKED - 20, "a full container")
     forget(serving)
 
 
@@ -154,6 +151,10 @@ def test_what_the_host_keeps(serving: Handle) -> None:
     for name, values in expected.items():
         shown = serving.run(f"systemctl show {name} --property={','.join(values)}").stdout
         assert dict(line.split("=") for line in shown.split()) == values, name
+    # As logind makes them, without a bound of their own.
+    scope = "--scope --quiet --unit=session-9.scope --property=TasksMax=infinity"
+    show = "systemctl show -P TasksMax session-9.scope"
+    assert serving.run(f"sudo systemd-run {scope} {show}").stdout == "12288\n"
     inside = f"sudo docker exec vllm-{current(serving)} sh -c"
     found = serving.run(f"{inside} 'ulimit -c; cat /proc/1/oom_score_adj'").stdout
     assert found.split() == ["0", "500"]
