@@ -2,7 +2,8 @@
 
 The lab shows OOM scores, the container's bounds and those of the log. It does not show what systemd
 sets of control groups, whose controllers are not its own there (MemoryMin, CPUWeight, TasksMax: so
-no fork bomb goes off in a session), nor earlyoom, as /proc/meminfo is the machine's.
+no fork bomb goes off in a session), nor earlyoom, as /proc/meminfo is the machine's, nor negative OOM
+scores, which the machine's root may not be allowed.
 """
 
 import subprocess
@@ -22,6 +23,8 @@ from tests.lab.spark import Handle
 HOST = "sparkwright.machine.host.deploy.apply"
 # Seconds within which a login must have answered, and how many are made.
 ANSWERS, LOGINS = 2, 5
+# The same while all memory is full, and nobody comes before the kernel, as earlyoom does.
+FULL = 15
 # How much longer than on a calm Spark they may take, on a machine on which that is long.
 SLOWER = 5
 # Takes what there is, in ever smaller pieces.
@@ -54,10 +57,14 @@ def login(spark: Handle) -> float:
 
 
 @contextmanager
-def bombed(spark: Handle) -> Iterator[None]:
+def bombed(spark: Handle, answers: float = ANSWERS, clean: str = "true") -> Iterator[None]:
     """Let logins in while a bomb, set in the block, goes off; then wait until it serves again.
 
     They take as long as ever, where that is long: other labs may run on the machine.
+
+    Args:
+        answers: seconds within which a login must have answered.
+        clean: what root does afterwards.
     """
     calm = max(login(spark) for _ in range(3))
     bombs.bound(spark)
@@ -66,8 +73,9 @@ def bombed(spark: Handle) -> Iterator[None]:
         took = [login(spark) for _ in range(LOGINS)]
     finally:
         bombs.end(spark)
+        spark.run("sudo sh -s", stdin=clean)
     print(f"seconds of logins: {calm:.1f}, then", *(f"{each:.1f}" for each in took))
-    assert max(took) < max(patience(ANSWERS), SLOWER * calm)
+    assert max(took) < max(patience(answers), SLOWER * calm)
     wait_active(spark)
 
 
@@ -75,7 +83,8 @@ def bombed(spark: Handle) -> Iterator[None]:
 def test_a_memory_bomb(serving: Handle, where: str) -> None:
     refused = machines.refused_memory(serving.name)
     start = bombs.in_session if where == "session" else bombs.in_engine
-    with bombed(serving):
+    # The engine's goes on for long before the kernel ends it: earlyoom would at 2 % of memory.
+    with bombed(serving, answers=ANSWERS if where == "session" else FULL):
         start(serving, bombs.HOG)
         eventually(lambda: machines.refused_memory(serving.name) > refused + 100, "a full memory")
     forget(serving)
@@ -90,18 +99,13 @@ def test_a_fork_bomb_in_the_engine_ends_at_its_containers_bound(serving: Handle)
     forget(serving)
 
 
-@pytest.mark.parametrize("where", ["session", "engine"])
-def test_a_flood_of_the_log(serving: Handle, where: str) -> None:
-    """journald drops it, and says so."""
+def test_floods_of_the_log(serving: Handle) -> None:
+    """journald drops them, and says so when their 30 s are over."""
+    said = "journalctl --since=-1min _COMM=systemd-journal | grep -c 'Suppressed .* messages'"
     with bombed(serving):
-        if where == "session":
-            bombs.in_session(serving, f"{bombs.FLOOD} | systemd-cat --identifier=flood")
-        else:
-            assert bombs.in_engine(serving, f"{bombs.FLOOD} > /proc/1/fd/1")
-        until(
-            serving,
-            "sudo journalctl --since=-1min _COMM=systemd-journal | grep -i 'suppressed .* mess'",
-        )
+        bombs.in_session(serving, f"{bombs.FLOOD} | systemd-cat --identifier=flood")
+        assert bombs.in_engine(serving, f"{bombs.FLOOD} > /proc/1/fd/1")
+        until(serving, f"test $(sudo {said}) -ge 2")
     used = serving.run("sudo du -sm /var/log/journal").stdout.split()[0]
     assert int(used) < 2048
 
@@ -111,11 +115,11 @@ def test_an_engine_that_fills_the_disk(serving: Handle) -> None:
     home = "/home/engine/fill"
     fill = f"import os; fill = os.open({home!r}, os.O_CREAT | os.O_WRONLY)\n{FILL}"
     free = "df --output=avail --block-size=1M /opt | tail -n 1"
-    with bombed(serving):
+    with bombed(serving, clean="rm /opt/qwen36/cache/*/*/fill"):
         serving.run(f"sudo docker exec --interactive vllm-{current(serving)} python3 -", stdin=fill)
         assert int(serving.run(free).stdout) < 2
         # What is killed now starts again when there is room.
-        serving.run("sudo pkill -KILL -f 'bin/[e]ngine /opt'; sudo rm /opt/qwen36/cache/*/*/fill")
+        serving.run("sudo pkill -KILL -f 'bin/[e]ngine /opt'")
     forget(serving)
 
 
@@ -158,5 +162,4 @@ def test_what_the_host_keeps(serving: Handle) -> None:
     inside = f"sudo docker exec vllm-{current(serving)} sh -c"
     found = serving.run(f"{inside} 'ulimit -c; cat /proc/1/oom_score_adj'").stdout
     assert found.split() == ["0", "500"]
-    assert serving.run("cat /proc/$(pgrep -o -x sshd)/oom_score_adj").stdout == "-1000\n"
     assert serving.run("cat /proc/self/oom_score_adj").stdout == "0\n"
