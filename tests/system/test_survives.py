@@ -2,8 +2,8 @@
 
 The lab shows OOM scores, the container's bounds and those of the log. It does not show what systemd
 sets of control groups, whose controllers are not its own there (MemoryMin, CPUWeight, TasksMax: so
-no fork bomb goes off in a session), nor earlyoom, as /proc/meminfo is the machine's, nor negative OOM
-scores, which the machine's root may not be allowed.
+no fork bomb goes off in a session), nor earlyoom, as /proc/meminfo is the machine's, nor negative
+OOM scores, which the machine's root may not be allowed.
 """
 
 import subprocess
