@@ -99,7 +99,7 @@ FAULTS: dict[str, Kind] = {
     "engine eats all": Kind(BROKEN, _BRIEF),
     # In the engine's container, which then has no process for anything else.
     "fork bomb": Kind(BROKEN, _BRIEF),
-    # systemd ends it after three minutes without a ping; what writes much waits that long.
+    # systemd starts another after three minutes without a ping; what writes much waits that long.
     "journald frozen": Kind(BROKEN),
     "Docker restarted": Kind(BROKEN),
     "door killed": Kind(UNREACHABLE, head=True),
