@@ -21,7 +21,7 @@ TWO = Ranks(("a", "b"), (("192.168.100.11", ""), ("192.168.100.12", "")))
 
 
 def stock() -> Any:
-    """Return the reader of vLLM 0.18 to 0.33, as far as it waits: it notes how long it may sleep."""
+    """Return the reader of vLLM 0.18 to 0.33, as far as it waits: it notes how long it sleeps."""
 
     class SpinCondition:
         def __init__(self, is_reader: bool, busy_loop_s: float = 1) -> None:
