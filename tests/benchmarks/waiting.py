@@ -98,7 +98,7 @@ def run(words: Sequence[str], seconds: str, options: argparse.Namespace) -> dict
 def main() -> None:
     """Measure each number of seconds in turn."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", nargs="+", default=["1", "0.002"], help="1 is vLLM's own")
+    parser.add_argument("--seconds", nargs="+", default=["1", "0.0005"], help="1 is vLLM's own")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--at-once", type=int, default=4)
     parser.add_argument("--tokens", type=int, default=512)

@@ -89,7 +89,7 @@ def read(handle, pipe, plugin):
     begun, cpu = time.monotonic(), time.process_time()
     found = [queue.dequeue() for _ in range(50)]
     cores = (time.process_time() - cpu) / (time.monotonic() - begun)
-    pipe.send({"cores": cores, "seconds": queue._spin_condition.busy_loop_s, "found": found})
+    pipe.send({"cores": cores, "by": SpinCondition.wait.__name__, "found": found})
 def cores(plugin):
     queue, (own, other) = MessageQueue(1, 1), multiprocessing.Pipe()
     words = (queue.export_handle(), other, plugin)
@@ -106,15 +106,15 @@ json.dump([cores(""), cores(text)], answer)
 
 
 @pytest.mark.parametrize("release", [each for each in known() if number(each) >= (0, 18)])
-def test_a_reader_of_the_releases_queue_sleeps_by_the_plugin(release: str, tmp_path: Path) -> None:
+def test_a_reader_of_the_releases_queue_naps_by_the_plugin(release: str, tmp_path: Path) -> None:
     script = tmp_path / "queue.py"
     script.write_text(_QUEUE)
     plugin = (PLUGIN / "sparkwright_wait.py").read_text()
     without, by_plugin = json.loads(run_script(release, script, text=plugin))
-    assert (without["seconds"], by_plugin["seconds"]) == (1, 0.002)
+    assert (without["by"], by_plugin["by"]) == ("wait", "napping")
     assert by_plugin["found"] == [*range(1, 51)] == without["found"]
-    # 0.07 and 0.9 of a core, where nothing else runs.
-    assert by_plugin["cores"] < without["cores"] / 2
+    # Where nothing else runs it is less than a fifth; others may have taken the core.
+    assert by_plugin["cores"] < without["cores"]
 
 
 def test_the_plugin_leaves_the_queue_of_a_release_with_a_variable_of_its_own() -> None:

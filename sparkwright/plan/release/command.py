@@ -63,7 +63,7 @@ _STEP_TIMEOUT, _LEAST_STEP_TIMEOUT = "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS", 180
 
 # By which a pair's processes do not keep looking whether another has done its part: our plugin's
 # (files/plugin); what is in vLLM before 0.18, which has other queues, helps an idle engine only.
-_QUIET = {SPIN: "0.002"}
+_QUIET = {SPIN: "0.0005"}
 _SLEEP_WHEN_IDLE = "VLLM_SLEEP_WHEN_IDLE"
 
 
