@@ -136,8 +136,7 @@ docker_log_options = {"max-size": "50m", "max-file": "3"}
 journal_max_use = "2G"
 
 # The limit of the GPU's clock in MHz, such as 2200; None for no limit. For Sparks that run hot or
-# power off under load. At 2200 they were 12 °C cooler, with 36 % less power, for 1.0 % of decoding
-# and 3.9 % of reading prompts (agjs/gb10-clock-cap). Images and video pay more.
+# power off under load: it slows decoding only a little (docs/machine.md).
 gpu_clock_max_mhz = None
 
 # Engines must not be swapped out; the kernel may still swap idle memory.

@@ -202,8 +202,7 @@ class Settings(Model):
     # MHz: above the clock of a throttled Spark, up to more than any of these GPUs has.
     gpu_clock_max_mhz: Annotated[int | None, whole(1000, 3500, "MHz", ", or None")] = None
     """The limit of the GPU's clock in MHz, such as 2200; None for no limit. For Sparks that run hot
-    or power off under load. At 2200 they were 12 °C cooler, with 36 % less power, for 1.0 % of
-    decoding and 3.9 % of reading prompts (agjs/gb10-clock-cap). Images and video pay more."""
+    or power off under load: it slows decoding only a little (docs/machine.md)."""
 
     swappiness: Annotated[int, whole(0, 200)] = 10
     """Engines must not be swapped out; the kernel may still swap idle memory."""
