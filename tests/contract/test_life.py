@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import re
+import shutil
 import signal
 import threading
 import time
@@ -15,6 +17,7 @@ import requests
 
 from host.common import probe
 from host.state.engine_api import LOAD
+from sparkwright.common.paths import PLUGIN
 from sparkwright.plan.causes.log_causes import Journal, table
 from tests.contract import engines, facts
 from tests.contract.conftest import Start
@@ -119,6 +122,26 @@ def test_a_start_that_fails(start: Start, damaged: Any, case: str) -> None:
     log = running.log.read_text()
     named = [each.name for each in table("start") if each.evidence(Journal(log.splitlines()))]
     assert named == [cause], log[-2000:]
+
+
+def test_every_process_of_a_pair_has_the_plugin(start: Start, engine: Engine, damaged: Any) -> None:
+    if engine == "stand-in":
+        pytest.skip("it has neither queues nor plugins")
+    models = damaged(lambda model: shutil.copytree(PLUGIN, model.parent / "plugin"))
+    own = {"GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": "/mnt/plugin", "VLLM_LOGGING_LEVEL": "DEBUG"}
+    head = start(*engines.line(2), models=models, variables=own | {"VLLM_HOST_IP": engines.MASTER})
+    other = own | {"VLLM_HOST_IP": "127.0.0.2"}
+    worker = start(*engines.line(2, rank=1), models=models, network=head, variables=other)
+    head.wait_ready()
+    assert head.ask(COMPLETIONS, chat()).ok
+    found = "- sparkwright_wait -> sparkwright_wait:register"
+    log = head.log.read_text()
+    for process in ("APIServer", "EngineCore", "Worker"):
+        assert re.search(rf"\({process}\S* pid=\d+\).*{re.escape(found)}", log), log[-3000:]
+    assert found in worker.log.read_text()
+    assert "vLLM waits as it does by itself" not in log
+    worker.stop()
+    head.stop()
 
 
 def test_a_core_that_hangs(serving: Running, watchful: None) -> None:
