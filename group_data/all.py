@@ -141,8 +141,8 @@ journal_max_use = "2G"
 # minutes: these 60 s, a boot, the engine's start.
 watchdog_seconds = 60
 
-# The limit of the GPU's clock in MHz, such as 2200 (2000 to 2200 in field reports); None for no
-# limit. For Sparks that power off under load: it slows decoding only a little.
+# The limit of the GPU's clock in MHz, such as 2200; None for no limit. For Sparks that run hot or
+# power off under load: it slows decoding only a little (docs/machine.md).
 gpu_clock_max_mhz = None
 
 # Engines must not be swapped out; the kernel may still swap idle memory.

@@ -233,6 +233,10 @@ def _report(folder: Path, recipe: str) -> None:
         plan, apply = next_line("plan"), next_line("apply")
     lines = (
         ("cat inventory/sparks.yaml", "the Sparks, and what they serve"),
+        (
+            "cat group_data/sparks.py",
+            "settings, such as a GPU 12 °C cooler for 1 % of speed",
+        ),
         (plan, "what would change; changes nothing"),
         (apply, "the same, asks for confirmation, does it"),
         ("git add . && git commit", "once it is as you want it"),

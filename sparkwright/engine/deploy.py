@@ -97,7 +97,7 @@ def _lay_down(served: Release) -> None:
     guarded(name="Guard of the engine", entries=guard_files(served.root, fabric, internet=internet))
     entries: list[Entry] = [
         Directory(folder),
-        Directory(f"{folder}/bin"),
+        *(Directory(f"{folder}/{name}") for name in served.directories),
         ManagedFile(f"{folder}/{PROGRAM}", served.program, mode="755"),
         *(
             ManagedFile(f"{folder}/{name}", text, mode="755" if name == "run" else "644")

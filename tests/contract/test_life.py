@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import re
+import shutil
 import signal
 import threading
 import time
@@ -15,6 +17,7 @@ import requests
 
 from host.common import probe
 from host.state.engine_api import LOAD
+from sparkwright.common.paths import PLUGIN
 from sparkwright.plan.causes.log_causes import Journal, table
 from tests.contract import engines, facts
 from tests.contract.conftest import Start
@@ -119,6 +122,49 @@ def test_a_start_that_fails(start: Start, damaged: Any, case: str) -> None:
     log = running.log.read_text()
     named = [each.name for each in table("start") if each.evidence(Journal(log.splitlines()))]
     assert named == [cause], log[-2000:]
+
+
+# Beside the product's own, a plugin that says how each reader of a queue waits.
+_SAYS = """
+import sys
+def register():
+    from vllm.distributed.device_communicators.shm_broadcast import MessageQueue, SpinCondition
+    made = MessageQueue.create_from_handle
+    def saying(handle, rank):
+        print("a reader waits by", SpinCondition.wait.__name__, file=sys.stderr)
+        return made(handle, rank)
+    MessageQueue.create_from_handle = staticmethod(saying)
+"""
+
+
+def with_plugins(model: Path) -> None:
+    folder = model.parent / "plugin"
+    shutil.copytree(PLUGIN, folder)
+    (folder / "says.py").write_text(_SAYS)
+    shutil.copytree(folder / "sparkwright_wait-1.dist-info", folder / "says-1.dist-info")
+    (folder / "says-1.dist-info/METADATA").write_text("Name: says\nVersion: 1\n")
+    entry = "[vllm.general_plugins]\nsays = says:register\n"
+    (folder / "says-1.dist-info/entry_points.txt").write_text(entry)
+
+
+def test_the_readers_of_a_pair_wait_by_the_plugin(
+    start: Start, engine: Engine, damaged: Any
+) -> None:
+    if engine == "stand-in":
+        pytest.skip("it has neither queues nor plugins")
+    models = damaged(with_plugins)
+    own = {"GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": "/mnt/plugin"}
+    head = start(*engines.line(2), models=models, variables=own | {"VLLM_HOST_IP": engines.MASTER})
+    other = own | {"VLLM_HOST_IP": "127.0.0.2"}
+    worker = start(*engines.line(2, rank=1), models=models, network=head, variables=other)
+    head.wait_ready()
+    assert head.ask(COMPLETIONS, chat()).ok
+    log = head.log.read_text()
+    assert "vLLM waits as it does by itself" not in log
+    # EngineCore of either worker, and a worker of EngineCore.
+    assert re.findall(r"a reader waits by (\w+)", log) == ["napping"] * 3, log[-3000:]
+    worker.stop()
+    head.stop()
 
 
 def test_a_core_that_hangs(serving: Running, watchful: None) -> None:

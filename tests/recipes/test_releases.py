@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from sparkwright.common.paths import PLUGIN
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
 from sparkwright.declared.recipe.vllm_names import number, releases, table
 from sparkwright.plan.memory.known_checkpoints import checkpoint_data
 from sparkwright.plan.release.command import Ranks, environment, serve_arguments
 from tests.recipes.environment import INSIDE, run_script
-from tests.recipes.releases import files
+from tests.recipes.releases import files, known
 
 RELEASES = {load_recipe(name).judge: load_recipe(name) for name in recipe_names()}
 TEXT_CONFIG = Path(__file__).with_name("text_config.py")
@@ -71,3 +72,52 @@ def test_the_tables_dtype_reaches_the_model(overridden: bool) -> None:
 def test_a_release_that_leaves_the_scales_of_hybrids_alone(version: str, leaves_them: bool) -> None:
     source = files(version) / "vllm/model_executor/models/config.py"
     assert ("Disabling calculate_kv_scales for hybrid model" in source.read_text()) is leaves_them
+
+
+# A process that reads a real queue of vLLM's, a message each 30 ms, with and without the plugin.
+_QUEUE = """
+import json, multiprocessing, sys, time
+from vllm.distributed.device_communicators.shm_broadcast import MessageQueue, SpinCondition
+def read(handle, pipe, plugin):
+    if plugin:
+        names = {"__name__": "sparkwright_wait"}
+        exec(plugin, names)
+        names["register"]()
+    queue = MessageQueue.create_from_handle(handle, 0)
+    queue.wait_until_ready()
+    queue.dequeue()
+    begun, cpu = time.monotonic(), time.process_time()
+    found = [queue.dequeue() for _ in range(50)]
+    cores = (time.process_time() - cpu) / (time.monotonic() - begun)
+    pipe.send({"cores": cores, "by": SpinCondition.wait.__name__, "found": found})
+def cores(plugin):
+    queue, (own, other) = MessageQueue(1, 1), multiprocessing.Pipe()
+    words = (queue.export_handle(), other, plugin)
+    reader = multiprocessing.get_context("fork").Process(target=read, args=words)
+    reader.start()
+    queue.wait_until_ready()
+    for number in range(51):
+        time.sleep(0.03)
+        queue.enqueue(number)
+    return own.recv()
+text, answer, sys.stdout = sys.stdin.read(), sys.stdout, sys.stderr
+json.dump([cores(""), cores(text)], answer)
+"""
+
+
+@pytest.mark.parametrize("release", [each for each in known() if number(each) >= (0, 18)])
+def test_a_reader_of_the_releases_queue_naps_by_the_plugin(release: str, tmp_path: Path) -> None:
+    script = tmp_path / "queue.py"
+    script.write_text(_QUEUE)
+    plugin = (PLUGIN / "sparkwright_wait.py").read_text()
+    without, by_plugin = json.loads(run_script(release, script, text=plugin))
+    assert (without["by"], by_plugin["by"]) == ("wait", "napping")
+    assert by_plugin["found"] == [*range(1, 51)] == without["found"]
+    # Where nothing else runs it is less than a fifth; others may have taken the core.
+    assert by_plugin["cores"] < without["cores"]
+
+
+def test_the_plugin_leaves_the_queue_of_a_release_with_a_variable_of_its_own() -> None:
+    source = files("0.17.0") / "vllm/distributed/device_communicators/shm_broadcast.py"
+    assert "SpinCondition" not in source.read_text()
+    assert "envs.VLLM_SLEEP_WHEN_IDLE" in source.read_text()

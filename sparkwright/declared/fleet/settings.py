@@ -208,8 +208,8 @@ class Settings(Model):
 
     # MHz: above the clock of a throttled Spark, up to more than any of these GPUs has.
     gpu_clock_max_mhz: Annotated[int | None, whole(1000, 3500, "MHz", ", or None")] = None
-    """The limit of the GPU's clock in MHz, such as 2200 (2000 to 2200 in field reports); None for
-    no limit. For Sparks that power off under load: it slows decoding only a little."""
+    """The limit of the GPU's clock in MHz, such as 2200; None for no limit. For Sparks that run hot
+    or power off under load: it slows decoding only a little (docs/machine.md)."""
 
     swappiness: Annotated[int, whole(0, 200)] = 10
     """Engines must not be swapped out; the kernel may still swap idle memory."""

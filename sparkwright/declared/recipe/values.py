@@ -34,6 +34,9 @@ NOWHERE = "media.invalid"
 # vLLM does not compare the target of a redirect with the list.
 NO_REDIRECTS = {"VLLM_MEDIA_URL_ALLOW_REDIRECTS": "0"}
 
+# Seconds for which a pair's processes look for the next message without a pause: files/plugin.
+SPIN = "SPARKWRIGHT_SPIN_SECONDS"
+
 # Options and variables that follow from the inventory, the lock or the way the engine is run.
 OWN_ARGUMENTS = (
     *("model", "served-model-name", "tensor-parallel-size", "config"),

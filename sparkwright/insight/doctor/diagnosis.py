@@ -40,6 +40,8 @@ _GENERATES = re.compile(r"Avg generation throughput: (?!0\.0 )[\d.]+ tokens/s")
 _POOLS = 610
 _NO_MEMORY = r"NV_ERR_NO_MEMORY|NVRM.*Out of memory"
 _FAULT = r"Xid.*\b31\b.*(MMU Fault|FAULT_PTE)"
+# Bits of `clocks_event_reasons.active` by which driver or hardware slow the GPU for its heat.
+_HEAT = 0x20 | 0x40
 Signs = dict[str, str | None]
 
 
@@ -101,11 +103,13 @@ def _memory(checkup: Checkup) -> Signs:
 
 def _gpu(checkup: Checkup) -> Signs:
     gpu, cpu, unit = checkup.gpu, checkup.cpu, checkup.unit
-    found: Signs = dict.fromkeys(("gpu-spins", "gpu-slow", "power-fault"))
+    found: Signs = dict.fromkeys(("gpu-spins", "gpu-slow", "overheated", "power-fault"))
     found["gpu-lost-in-container"] = gpu_lost(checkup.gpu_inside)
     if gpu is None:
         return found
     busy, power = gpu.busy or 0, gpu.power
+    if (gpu.reasons or 0) & _HEAT:
+        found["overheated"] = f"the GPU is slowed for its heat, at {gpu.temperature or 0:.0f} °C"
     found["power-fault"] = gpu.held_back
     if not gpu.held_back and cpu is not None and cpu <= SLOW_CPU_MHZ and busy >= FAULT_BUSY:
         found["power-fault"] = f"its fastest core is at {cpu:.0f} MHz while the GPU is busy"

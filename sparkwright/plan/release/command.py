@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
+from sparkwright.common.paths import PLUGIN
 from sparkwright.common.placed import FIRST_USER, SOCKET, Place
 from sparkwright.common.ports import MASTER_PORT
 from sparkwright.declared.recipe.loader import load_recipe
@@ -18,7 +19,9 @@ from sparkwright.declared.recipe.values import (
     NO_REDIRECTS,
     NOWHERE,
     REFERENCE,
+    SPIN,
 )
+from sparkwright.declared.recipe.vllm_names import table
 from sparkwright.plan.release.container import CONTAINER_OPTIONS, MEDIA_NETWORK, slice_of
 
 # Where the engine finds things inside its container.
@@ -38,6 +41,9 @@ _API = "/run/vllm"
 # vLLM makes the socket as the umask says: the door and the supervisor, other users, are to reach
 # it. Nobody else gets to its folder.
 _ENTRYPOINT, _START = "/bin/sh", ("-c", 'umask 0; exec vllm "$@"', "vllm")
+# Where a pair's engine finds our plugin of vLLM. What else an image has on its path stays there.
+_PLUGIN = "/run/plugin"
+_WITH_PLUGIN = f'PYTHONPATH="{_PLUGIN}${{PYTHONPATH:+:$PYTHONPATH}}" exec vllm "$@"'
 
 # Weights are on the host and verified before a start, so an engine contacts no hub. It sends no
 # usage reports, either.
@@ -54,6 +60,11 @@ _ALONE = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_
 # request count as well (115 s for a whole start with empty caches). On two H100 with the worker
 # killed, stopped or cut off, 60 ended the head at 60.9 s, and 300 left it hanging for 200 and on.
 _STEP_TIMEOUT, _LEAST_STEP_TIMEOUT = "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS", 180
+
+# By which a pair's processes do not keep looking whether another has done its part: our plugin's
+# (files/plugin); what is in vLLM before 0.18, which has other queues, helps an idle engine only.
+_QUIET = {SPIN: "0.0005"}
+_SLEEP_WHEN_IDLE = "VLLM_SLEEP_WHEN_IDLE"
 
 
 @dataclass(frozen=True)
@@ -101,7 +112,8 @@ def serve_arguments(recipe: Recipe, ranks: Ranks) -> list[str]:
 
 def container_arguments(recipe: Recipe, ranks: Ranks) -> list[str]:
     """Return the arguments of the container for one rank, as `serve_arguments`."""
-    return [*_START, *serve_arguments(recipe, ranks)]
+    start = _START if ranks.nodes == 1 else (_START[0], f"umask 0; {_WITH_PLUGIN}", _START[2])
+    return [*start, *serve_arguments(recipe, ranks)]
 
 
 def environment(recipe: Recipe, nodes: int = 1) -> dict[str, str]:
@@ -110,7 +122,9 @@ def environment(recipe: Recipe, nodes: int = 1) -> dict[str, str]:
     if nodes == 1:
         return own | _ENVIRONMENT | _ALONE
     patience = str(max(_LEAST_STEP_TIMEOUT, ceil(2 * recipe.longest_step)))
-    return {_STEP_TIMEOUT: patience} | own | _ENVIRONMENT
+    sleeps = recipe.release and table()[_SLEEP_WHEN_IDLE].is_in(recipe.release)
+    quiet = {_SLEEP_WHEN_IDLE: "1"} if sleeps else _QUIET
+    return {_STEP_TIMEOUT: patience, **quiet} | own | _ENVIRONMENT
 
 
 def docker_run(
@@ -141,6 +155,7 @@ def docker_run(
         for variable in FABRIC_ENVIRONMENT:
             words += ["--env", variable]
         words.append(Expansion("$RDMA_OPTIONS"))
+        words += ["--volume", f"{place.release(release)}/{PLUGIN.name}:{_PLUGIN}:ro"]
     for name in recipe.checkpoints:
         words += ["--volume", f"{place.root}/{folders[name]}:{_container_path(recipe, name)}:ro"]
     if ranks.rank == 0:

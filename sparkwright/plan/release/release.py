@@ -4,10 +4,11 @@ import hashlib
 import json
 import shlex
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
-from sparkwright.common.paths import HOST_FILES
+from sparkwright.common.paths import HOST_FILES, PLUGIN
 from sparkwright.common.placed import SOCKET, Place
 from sparkwright.common.render import render
 from sparkwright.declared.recipe.build import build_name
@@ -61,6 +62,12 @@ class Release:
     def root(self) -> str:
         """The folder of everything on the Spark."""
         return self.place.root
+
+    @property
+    def directories(self) -> list[str]:
+        """The folders in its own, each behind the one that it is in."""
+        parents = {each for name in (PROGRAM, *self.files) for each in PurePosixPath(name).parents}
+        return sorted(map(str, parents - {PurePosixPath()}))
 
 
 def make_release(recipe: Recipe, lock: Lock, place: Place, ranks: Ranks) -> Release:
@@ -137,11 +144,17 @@ def _files(draft: Release, lock: Lock) -> dict[str, str]:
         **({"seat": place.seat} if place.seat else {}),
     }
     variables = environment(recipe, nodes).items()
+    plugin = sorted(each for name in ("*.py", "*.dist-info/*") for each in PLUGIN.glob(name))
     command = docker_run(recipe, ranks, place, release=draft.id, folders=draft.folders)
     return {
         "release.json": json.dumps(resolved, indent=2, sort_keys=True) + "\n",
         "engine.env": "".join(f"{key}={value}\n" for key, value in variables),
         "unit.json": json.dumps(unit, indent=2, sort_keys=True) + "\n",
+        **{
+            f"{PLUGIN.name}/{each.relative_to(PLUGIN).as_posix()}": each.read_text("utf-8")
+            for each in plugin
+            if nodes > 1
+        },
         "run": (
             "#!/bin/sh\n"
             f"image=$({image_id(draft.images)})\n"

@@ -37,6 +37,7 @@ READINGS = {
     },
     "nic-slow": {"nic": ("LnkSta:\tSpeed 8GT/s (downgraded), Width x4",)},
     "disk-space": {"free": {"/opt/qwen36": 900 * GIB, "/var/lib/docker": GIB}},
+    "overheated": {"gpu": changed(gpu(2105.0, 71.0, 96.0), temperature=91.0, reasons=0x20)},
     "power-fault": {"gpu": gpu(611.0, 14.2, 97.0)},
     "swapping": {"swapped": 200 * 1024**2},
     # vllm-project/vllm#48140 and llamastash/llamastash#80: 2.77 GiB free, 52 available.
