@@ -8,7 +8,7 @@ from typing import Any
 
 _FOLDER = "/var/lib/systemd/pstore"
 # Files that are looked at; records that are read, lines of each, and bytes of its file.
-_LOOKED_AT, _RECORDS, _LINES, _BYTES = 500, 3, 40, 64 << 10
+_LOOKED_AT, _RECORDS, _LINES, _BYTES = 500, 3, 120, 64 << 10
 # The kernel's priority and time before a line, and its line before each part of a record.
 _PREFIX = re.compile(r"^(<\d+>)?(\[ *\d+\.\d+\](\[ *\w+\])? ?)?")
 _PART = re.compile(r"(Panic|Oops|Emergency|Shutdown|Unknown)#\d+ Part\d+")
