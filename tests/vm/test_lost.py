@@ -1,0 +1,138 @@
+"""What no container can show: a Spark that hangs or panics is back by itself, and says why.
+
+In no tier, as an emulated processor takes half an hour: make vm. What took how long is printed.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from secrets import token_hex
+
+import pytest
+
+from sparkwright.plan.release.programs import state_program
+from sparkwright.run.state import RUN
+from tests.driver.product import PROJECT, command, env, here
+from tests.lab import factory, rootfs
+from tests.vm import image
+from tests.vm.machine import Machine, switched_on
+
+# Seconds: `watchdog_seconds` of the settings, kernel.panic, how much later or sooner an end may
+# come, as the emulation has no processor of its own, and how long it works hard.
+_WATCHDOG, _PANIC, _LATE, _LOAD = 60, 10, 15, 240
+_FLEET = PROJECT / "inventory/vm.yaml"
+_DECLARED = """\
+sparks: {{{name}: {{ssh_hostname: 127.0.0.1, ssh_port: {machine.port}, ssh_user: {user},
+  ssh_key: {key}, ssh_known_hosts_file: {machine.known_hosts}, hardware: lab}}}}
+replicas: {{vm: {{recipe: lab-tiny, sparks: [{name}], trusts: [tool-parser-plugin]}}}}
+"""
+# Loops that use the processor, one that writes to the disk, and what holds memory up to 90 %.
+_HEAVY = f"""\
+for _ in 1 2 3 4 5 6 7 8; do timeout {_LOAD} sh -c 'while :; do :; done' & done
+timeout {_LOAD} sh -c 'while dd if=/dev/zero of=/var/load bs=1M count=64 conv=fsync; do :; done' &
+timeout {_LOAD} python3 -c '
+import signal
+kib = {{row.split()[0]: int(row.split()[1]) for row in open("/proc/meminfo")}}
+held = bytearray((kib["MemAvailable:"] - kib["MemTotal:"] // 10) * 1024)
+held[::4096] = b"1" * len(held[::4096])
+signal.pause()' &
+"""
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Machine]:
+    begun = time.time()
+    with switched_on() as machine:
+        _say(f"from power to a whole system {time.time() - begun:.0f} s")
+        _set_up(machine)
+        yield machine
+
+
+def _hang_systemd(machine: Machine) -> None:
+    group = "/sys/fs/cgroup/init.scope"
+    machine.run(f"echo 1 >{group}/cgroup.freeze; sleep 1; grep 'frozen 1' {group}/cgroup.events")
+
+
+def _hang_kernel(machine: Machine) -> None:
+    machine.hang()
+    assert not machine.answers(15)
+
+
+@pytest.mark.parametrize("hang", [_hang_systemd, _hang_kernel])
+def test_what_hangs_is_reset_by_the_watchdog(
+    machine: Machine, hang: Callable[[Machine], None]
+) -> None:
+    with _comes_back(machine) as since:
+        hang(machine)
+        (bite, bitten), (reset, _) = machine.wait_reset(since, 2 * _WATCHDOG)
+        _say(f"{hang.__name__}: {bite} after {bitten} s")
+        assert (bite, reset) == ("WATCHDOG", "RESET")
+        # systemd asks for another minute each half minute.
+        assert _WATCHDOG / 2 - _LATE < bitten < _WATCHDOG + _LATE
+
+
+def test_a_panic_reboots_and_leaves_its_last_words(machine: Machine) -> None:
+    with _comes_back(machine) as since:
+        machine.run("(sleep 1; echo c >/proc/sysrq-trigger) >/dev/null 2>&1 &")
+        ((end, ended),) = machine.wait_reset(since, 2 * _WATCHDOG)
+        _say(f"panic: {end} after {ended} s")
+        assert _PANIC < ended < _PANIC + _LATE
+    program, request = state_program(frozenset(["pstore.pstore"])), '[["pstore.pstore", {}, 30]]'
+    found = machine.run(f"{RUN} <<'END'\n{program}\n{request}\nEND\n")
+    assert "Kernel panic - not syncing: sysrq triggered crash" in found
+
+
+def test_heavy_work_is_no_hang(machine: Machine) -> None:
+    boot, since = _boot(machine), time.time()
+    machine.run(f"({_HEAVY}) >/dev/null 2>&1 </dev/null &")
+    slowest, least, load = 0.0, 1.0, 0.0
+    while time.time() < since + _LOAD:
+        asked = time.time()
+        average, *rows = machine.run("cat /proc/loadavg; head -n 3 /proc/meminfo").splitlines()
+        slowest = max(slowest, time.time() - asked)
+        total, _, available = (int(row.split()[1]) for row in rows)
+        least, load = min(least, available / total), max(load, float(average.split()[0]))
+    _say(f"load {load}, {least:.0%} of memory available; slowest answer of SSH {slowest:.1f} s")
+    assert load > 5
+    assert least < 0.15
+    assert machine.events(since) == []
+    assert _boot(machine) == boot
+
+
+@contextmanager
+def _comes_back(machine: Machine) -> Iterator[float]:
+    """Give the time before a fault; then the machine has booted once more, and lost nothing."""
+    (_, boots), written, file = _boot(machine), token_hex(), "/var/lib/written"
+    machine.run(f"echo {written} >{file}; sync {file}")
+    since = time.time()
+    yield since
+    machine.wait_booted()
+    _say(f"from the fault to a whole system {time.time() - since:.0f} s")
+    assert _boot(machine)[1] == boots + 1
+    assert machine.run(f"cat {file}") == f"{written}\n"
+
+
+def _boot(machine: Machine) -> tuple[str, int]:
+    """Return the id of its boot, and how many boots its journal has."""
+    boot = machine.run("tr -d - </proc/sys/kernel/random/boot_id").strip()
+    listed = machine.run("journalctl --list-boots --no-pager --quiet").splitlines()
+    assert boot in listed[-1]
+    return boot, len(listed)
+
+
+def _set_up(machine: Machine) -> None:
+    """Have the product's own step set up the host; it changes nothing when it is run again."""
+    words = {"name": image.NAME, "user": factory.USER, "key": rootfs.keys() / "id_ed25519"}
+    _FLEET.write_text(_DECLARED.format(machine=machine, **words))
+    step = [*command("inventory.py"), "sparkwright.machine.host.deploy.apply", "-y"]
+    try:
+        for _ in range(2):
+            done = here(*step, env=env(SPARKWRIGHT_INVENTORY=_FLEET.stem))
+            assert done.returncode == 0, done.stdout + done.stderr
+    finally:
+        _FLEET.unlink()
+    print(done.stdout, done.stderr)
+
+
+def _say(what: str) -> None:
+    print(f"vm: {what}", flush=True)
