@@ -59,7 +59,6 @@ def main(folder: Path, layers: list[Path]) -> None:
     subprocess.run(["umount", str(root / "proc")], check=True)
     make = ["mke2fs", "-q", "-t", "ext4", "-d", str(root), str(folder / DISK), "4G"]
     subprocess.run(make, check=True)
-    subprocess.run(["umount", str(root)], check=True)
 
 
 if __name__ == "__main__":
