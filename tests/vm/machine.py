@@ -75,17 +75,17 @@ class Machine:
             assert _debug(channel, f"M{at:x},2:ebfe") == "OK"
         self._ask("cont")
 
-    def events(self, since: float) -> list[tuple[str, float]]:
-        """Return the ends of the machine, by QEMU's names, and how many seconds after a time."""
+    def ends(self, since: float) -> dict[str, float]:
+        """Return how it has ended after a time, by QEMU's names, each first one's seconds."""
         self._ask("query-status")
-        times = [(each["event"], each["timestamp"]) for each in self._events]
+        times = [(each["event"], each["timestamp"]) for each in reversed(self._events)]
         after = [(name, at["seconds"] + at["microseconds"] / 1e6 - since) for name, at in times]
-        return [(name, round(s, 1)) for name, s in after if s > 0 and name in ("RESET", "WATCHDOG")]
+        return {name: s for name, s in after if s > 0 and name in ("WATCHDOG", "RESET")}
 
-    def wait_reset(self, since: float, timeout: float) -> list[tuple[str, float]]:
+    def wait_reset(self, since: float, timeout: float) -> dict[str, float]:
         """Wait for a reset after a time; return it, and what led to it."""
-        wait_for(lambda: "RESET" in dict(self.events(since)), timeout, "a reset", interval=0.5)
-        return self.events(since)
+        wait_for(lambda: "RESET" in self.ends(since), timeout, "a reset", interval=0.5)
+        return self.ends(since)
 
     def _ask(self, command: str) -> None:
         self._monitor.write(json.dumps({"execute": command}))
