@@ -110,14 +110,14 @@ def _comes_back(machine: Machine) -> Iterator[float]:
     machine.run(f"echo {written} >{file}; sync {file}")
     since = time.time()
     yield since
-    machine.wait_booted()
-    print(f"\nfrom the fault to a whole system {time.time() - since:.0f} s")
     assert _boot(machine)[1] == boots + 1
+    print(f"\nfrom the fault to a whole system {time.time() - since:.0f} s")
     assert machine.run(f"cat {file}") == f"{written}\n"
 
 
 def _boot(machine: Machine) -> tuple[str, int]:
-    """Return the id of its boot, and how many boots its journal has."""
+    """Return the id of its boot, once it has booted, and how many boots its journal has."""
+    machine.wait_booted()
     script = "tr -d - </proc/sys/kernel/random/boot_id; journalctl --list-boots --no-pager --quiet"
     boot, *listed = machine.run(script).splitlines()
     assert boot in listed[-1]
@@ -134,5 +134,4 @@ def _set_up(machine: Machine) -> None:
     finally:
         _FLEET.unlink()
     assert [run.returncode for run in done] == [0, 0], done
-    operations = json.loads(done[1].stdout)["results"]["operations"]
-    assert not any(each["success"] for each in operations)
+    assert not any(each["success"] for each in json.loads(done[1].stdout)["results"]["operations"])
