@@ -7,7 +7,7 @@ PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
 .PHONY: help setup packages demo test test-all lint unit component security contract system acceptance \
-  check-recipes mutants campaign verify bench dist sbom audit docs lab-down clean
+  check-recipes mutants campaign vm verify bench dist sbom audit docs lab-down clean
 
 help:
 	@sed -n '1,3s/^# //p' Makefile
@@ -82,6 +82,12 @@ mutants: setup $(MUTANTS)/.ready
 MINUTES := 60
 campaign: packages
 	$(PYTHON) -m tests.campaign --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+# A Spark that hangs or panics, in a virtual machine with a watchdog; on x86_64.
+vm: packages
+	@command -v qemu-system-x86_64 >/dev/null \
+	  || DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends qemu-system-x86
+	$(PYTHON) -m pytest tests/vm -v -s
 
 verify: setup
 	$(PYTHON) -m pytest tests/verify
