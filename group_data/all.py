@@ -101,6 +101,11 @@ model_folders = ()
 # boots.
 apt_patience_seconds = 1800
 
+# Have apt hold kernel, NVIDIA driver, container toolkit and Docker as they are, until `sparkwright
+# upgrade` lets them go, one replica after the other (docs/updating.md): their security updates
+# wait as well. False ends only the marks of runs, and none of yours.
+hold_system = False
+
 # The least versions: AEON-7 and NVIDIA's playbooks require driver 580 and Docker 25.
 driver_minimum = 580
 docker_minimum = 25

@@ -152,6 +152,11 @@ class Settings(Model):
     """Seconds for which a run waits while other programs use apt: a new Spark updates itself when
     it boots."""
 
+    hold_system: bool = False
+    """Have apt hold kernel, NVIDIA driver, container toolkit and Docker as they are, until
+    `sparkwright upgrade` lets them go, one replica after the other (docs/updating.md): their
+    security updates wait as well. False ends only the marks of runs, and none of yours."""
+
     driver_minimum: Annotated[int, whole(1)] = 580
     """The least versions: AEON-7 and NVIDIA's playbooks require driver 580 and Docker 25."""
 

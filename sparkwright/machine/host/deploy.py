@@ -7,17 +7,24 @@ from typing import Any
 from pyinfra.api import deploy
 
 from sparkwright.common.files import Directory, ManagedFile
+from sparkwright.common.operations import planning
 from sparkwright.common.part import Ask
 from sparkwright.common.placed import EARLYOOM, JOURNALD, SYSCTL, layout
 from sparkwright.machine.host.operations.files import managed_files
 from sparkwright.machine.host.operations.services import engine_users, gpu_clock, service, sysctl
+from sparkwright.machine.host.operations.system import system_packages
 from sparkwright.machine.host.state import ask_placed, ask_release_files
+from sparkwright.machine.host.updates import Coming, SystemPackages
 from sparkwright.run.target import Target, target
 
 
 def reads(own: Target) -> Iterator[Ask[Any]]:
     """Yield what these steps ask of a Spark: all that the table of what we place has."""
     yield ask_placed(own.root)
+    yield SystemPackages.ask(root=own.root)
+    if planning():
+        # apt takes seconds.
+        yield Coming.ask(root=own.root)
     for seat in own.seats:
         if seat.release:
             yield ask_release_files(own.root, seat.release.id)
@@ -25,7 +32,7 @@ def reads(own: Target) -> Iterator[Ask[Any]]:
 
 @deploy("Host")
 def apply() -> None:
-    """Bound the journal, guard the memory, keep the engine out of swap, limit the GPU's clock."""
+    """Bound journal, memory, swap and the GPU's clock; hold the system's packages if declared."""
     settings = target().settings
     journal = f"[Journal]\nStorage=persistent\nSystemMaxUse={settings.journal_max_use}\n"
     service(
@@ -37,6 +44,7 @@ def apply() -> None:
     service(name="Memory guard", unit="earlyoom.service", package="earlyoom", entries=[guard])
     sysctl(name="Swappiness", path=SYSCTL, values={"vm.swappiness": str(settings.swappiness)})
     gpu_clock(name="GPU clock")
+    system_packages(name="System packages")
 
 
 @deploy("Host")

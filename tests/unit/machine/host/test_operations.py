@@ -116,7 +116,7 @@ def test_an_answer_without_an_end_is_none() -> None:
     ],
 )
 def test_what_apt_cannot_do_comes_with_a_remedy(said: str, remedy: str) -> None:
-    told = failure("earlyoom", [said])
+    told = failure("earlyoom is not installed", [said])
     assert told.startswith(f"earlyoom is not installed: {said}")
     assert remedy in told
 
