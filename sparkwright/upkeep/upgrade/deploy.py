@@ -3,7 +3,7 @@
 from collections.abc import Generator
 
 from pyinfra import host, state
-from pyinfra.api import deploy, operation
+from pyinfra.api import Host, deploy, operation
 from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.common.command_line import next_line
@@ -30,46 +30,37 @@ def apply() -> None:
 @operation()
 def whose_turn() -> Generator[PyinfraCommand]:
     """Find it by all Sparks of the run, before the first of them changes."""
-    standings: dict[str, list[Standing]] = {}
-    for each in sorted(state.active_hosts, key=[*host.inventory].index):
-        own = target_of(each)
-        standings.setdefault(_name(own), []).append(_standing(own))
-    found = {
-        name: Standing(
-            any(each.old for each in of),
-            any(each.due for each in of),
-            all(each.serves for each in of),
-        )
-        for name, of in standings.items()
-    }
-    _turns[host.name], first = turn(found)
+    sparks = [*map(_standing, filter(state.is_host_in_limit, host.inventory))]
+    _turns[host.name], first = turn(sparks)
     if first:
-        yield failing(
-            f"{first} To upgrade another one nevertheless: {next_line('upgrade', '--limit NAME')}"
-        )
+        other = next_line("upgrade", "--limit NAME")
+        yield failing(f"{first} To upgrade another one nevertheless: {other}")
     else:
-        host.noop(f"it is that of {_turns[host.name] or 'none: nothing that is held is older'}")
+        host.noop(_turns[host.name] or "nobody's: no package that runs hold has a newer version")
 
 
 def _name(own: Target) -> str:
     return own.replica or own.spark
 
 
-def _standing(own: Target) -> Standing:
-    coming = read(own.host, Coming.ask(root=own.root))
-    serves = True
+def _standing(spark: Host) -> Standing:
+    own, serves = target_of(spark), True
+    if spark not in state.active_hosts:
+        return Standing(_name(own), old=False, due=False, serves=False)
+    coming = read(spark, Coming.ask(root=own.root))
     for seat in own.seats:
-        engines = read(own.host, EngineState.ask(root=seat.place))
+        engines = read(spark, EngineState.ask(root=seat.place))
         unit = engines.units.get(engines.current or "")
         serves = serves and (seat.recipe_name is None or bool(unit and unit.active == "active"))
-    return Standing(bool(_held(own, coming)), coming.now != coming.then, serves)
+    return Standing(_name(own), bool(_old(own)), coming.now != coming.then, serves)
 
 
-def _held(own: Target, coming: Coming) -> dict[str, str]:
-    """Return the packages that runs hold, and that are newer in apt's lists, by that version."""
+def _old(own: Target) -> dict[str, str]:
+    """Return the newer version of each package that runs hold, by apt's lists on the Spark."""
     packages = read(own.host, SystemPackages.ask(root=own.root))
+    newer = read(own.host, Coming.ask(root=own.root)).newer
     ours = packages.held.intersection(packages.ours)
-    return {name: new for _, name, _, new, _ in coming.newer if name in ours}
+    return {name: new for _, name, _, new, _ in newer if name in ours}
 
 
 @operation()
@@ -79,9 +70,8 @@ def upgrade() -> Generator[PyinfraCommand]:
     if _turns.get(host.name) != _name(own):
         host.noop("it is not its turn")
         return
-    coming = read(host, Coming.ask(root=own.root))
-    packages = _held(own, coming)
-    for difference in newer(coming, {*packages}, "comes"):
+    packages = _old(own)
+    for difference in newer(read(host, Coming.ask(root=own.root)), {*packages}, "comes"):
         notice(str(difference))
     yield system_apt("upgrade", [f"{name}={new}" for name, new in sorted(packages.items())])
     if names := sorted(read(host, ask).differing(True)):
