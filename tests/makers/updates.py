@@ -1,6 +1,11 @@
-"""What apt and the next boot bring to a Spark."""
+"""What a Spark's system is, and what apt and the next boot bring to it."""
 
 from typing import Any
 
-SYSTEM = {"kernel": "6.17.0-1032-nvidia", "driver": "580.173.02", "Docker": "28.3.3"}
-UP_TO_DATE: dict[str, Any] = {"newer": [], "fault": "", "now": SYSTEM, "then": SYSTEM}
+VERSIONS = {"kernel": "6.17.0-1032-nvidia", "driver": "580.173.02", "Docker": "28.3.3"}
+
+
+def system(**changes: Any) -> dict[str, Any]:
+    """Return the part of a system that is up to date, but for some of it."""
+    found = {"packages": {}, "ours": [], "newer": [], "fault": "", "now": VERSIONS}
+    return found | {"then": VERSIONS} | changes

@@ -19,51 +19,34 @@ _KINDS = {
 # A line of `apt list --upgradable`: package, archives, new version, present version. Without a
 # cache apt writes nothing, and may take seconds to read all lists.
 _NEWER = re.compile(r"^([^/\s]+)/(\S+) (\S+) \S+ \[upgradable from: (\S+)\]", re.MULTILINE)
-_APT = ("apt", *("-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="))
-_UNATTENDED = ("APT::Periodic::Unattended-Upgrade", "Unattended-Upgrade")
+_APT = ("apt", "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=")
 
 
-def read(root: str) -> dict[str, Any]:
-    """Return which of these packages are installed, whether held, and which marks are a run's."""
+def read(root: str, apt: bool = False) -> dict[str, Any]:
+    """Return these packages, whether held, and the marks of runs; `apt`: and what would come."""
     form = "--showformat=${db:Status-Want} ${db:Status-Status} ${Package}\n"
     rows = [row.split(" ") for row in lines("dpkg-query", "--show", form)]
     there = {name: want == "hold" for want, status, name in rows if status == "installed"}
-    return {
-        "packages": {name: held for name, held in there.items() if _kind(name)},
-        "ours": (text(f"{root}/state/held") or "").split(),
-    }
-
-
-def coming(root: str) -> dict[str, Any]:
-    """Return what apt's lists on the Spark have newer, what runs, and what would after a boot."""
-    done = run(*_APT, "list", "--upgradable", patience=50)
-    options = lines("apt-config", "dump", "--format", "%f %v%n", *_UNATTENDED)
-    now = {"kernel": os.uname().release, "driver": word("/sys/module/nvidia/version"), "Docker": ""}
-    with suppress(UnknownError):
-        now["Docker"] = (docker.get("/version") or {}).get("Version", "")
-    kernel = _next_kernel() or now["kernel"]
-    # Status 1 says that this kernel has no such module.
-    module = run("modinfo", "-k", kernel, "-F", "version", "nvidia")
-    driver = module.stdout.strip() if module.returncode in (0, 1) else now["driver"]
-    program = re.search(r"version ([\w.+~-]+)", run("dockerd", "--version").stdout)
-    then = {"kernel": kernel, "driver": driver, "Docker": program[1] if program else now["Docker"]}
-    held = {*lines("apt-mark", "showhold")}
-    return {
-        "newer": [
-            [kind, name, old, new, name not in held and alone(name, archives, options)]
-            for name, archives, new, old in _NEWER.findall(done.stdout)
-            if (kind := _kind(name))
-        ],
-        "fault": (done.stderr.strip().rpartition("\n")[2] or "apt fails")
-        if done.returncode
-        else "",
-        "now": now,
-        "then": then,
-    }
+    packages = {name: held for name, held in there.items() if _kind(name)}
+    found = {"packages": packages, "ours": (text(f"{root}/state/held") or "").split()}
+    return {**found, **_boot(), **_newer(packages)} if apt else found
 
 
 def _kind(package: str) -> str | None:
     return next((kind for kind, pattern in _KINDS.items() if re.match(pattern, package)), None)
+
+
+def _newer(packages: dict[str, bool]) -> dict[str, Any]:
+    done = run(*_APT, "list", "--upgradable", patience=50)
+    words = ("--format", "%f %v%n", "APT::Periodic::Unattended-Upgrade", "Unattended-Upgrade")
+    options = lines("apt-config", "dump", *words)
+    newer = [
+        (_kind(name), name, old, new, not packages[name] and alone(name, archives, options))
+        for name, archives, new, old in _NEWER.findall(done.stdout)
+        if name in packages
+    ]
+    said = done.stderr.strip().rpartition("\n")[2] or "apt fails"
+    return {"newer": newer, "fault": said if done.returncode else ""}
 
 
 def alone(package: str, archives: str, options: Iterable[str]) -> bool:
@@ -76,8 +59,23 @@ def alone(package: str, archives: str, options: Iterable[str]) -> bool:
     origins = (each.rpartition(":")[2] for each in found.get("Allowed-Origins", ()))
     ends = [each.removeprefix("${distro_codename}") for each in origins]
     taken = any(end and each.endswith(end) for end in ends for each in archives.split(","))
-    on = any(value not in ("", "0") for value in found.get(_UNATTENDED[1], ()))
+    on = any(value not in ("", "0") for value in found.get("Unattended-Upgrade", ()))
     return on and not kept and (taken or "Origins-Pattern" in found)
+
+
+def _boot() -> dict[str, Any]:
+    """Return what runs, and what would after a boot."""
+    now = {"kernel": os.uname().release, "driver": word("/sys/module/nvidia/version"), "Docker": ""}
+    with suppress(UnknownError):
+        now["Docker"] = (docker.get("/version") or {}).get("Version", "")
+    then = now | {"kernel": _next_kernel() or now["kernel"]}
+    module = run("modinfo", "-k", then["kernel"], "-F", "version", "nvidia")
+    # Status 1 says that this kernel has no such module.
+    if module.returncode in (0, 1):
+        then["driver"] = module.stdout.strip()
+    if program := re.search(r"version ([\w.+~-]+)", run("dockerd", "--version").stdout):
+        then["Docker"] = program[1]
+    return {"now": now, "then": then}
 
 
 def _next_kernel() -> str:

@@ -1,76 +1,89 @@
-"""What an update would make of a Spark's system, and what is known of those versions."""
+"""The system's packages: their marks, what an update would bring, and what is known of that."""
 
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import ClassVar, NamedTuple
+
+from pydantic import Field
 
 from sparkwright.common.errors import Difference
 from sparkwright.common.part import Part
 from sparkwright.plan.causes.log_causes import known_of
 
 
-class SystemPackages(Part):
-    """The packages of kernel, driver, toolkit and Docker: whether each is held; marks of runs."""
-
-    part: ClassVar = "updates"
-
-    packages: dict[str, bool]
-    ours: tuple[str, ...]
-
-    @property
-    def held(self) -> set[str]:
-        """Those that are held, by whomever."""
-        return {name for name, is_held in self.packages.items() if is_held}
-
-    def differing(self, hold: bool) -> set[str]:
-        """Return those whose marks are to change: its owner's stay where none is to be held."""
-        return self.packages.keys() - self.held if hold else self.held.intersection(self.ours)
-
-
-class Coming(Part):
-    """What comes with an update, or the next boot.
+class System(Part):
+    """The packages of kernel, driver, container toolkit and Docker.
 
     Attributes:
+        packages: whether each is held; `ours` were marked by runs.
         newer: kind, package, present and newer version of each in apt's lists, and whether
-            unattended-upgrades would take it: it takes none that is held.
+            unattended-upgrades would take it.
         fault: why apt cannot say that; "" if it can.
         now, then: versions by kind that run, and that would after a boot; "" for none.
     """
 
-    part: ClassVar = "updates.coming"
+    part: ClassVar = "updates"
     patience: ClassVar[float] = 60
 
-    newer: tuple[tuple[str, str, str, str, bool], ...]
-    fault: str
-    now: dict[str, str]
-    then: dict[str, str]
+    packages: dict[str, bool]
+    ours: tuple[str, ...]
+    newer: tuple[tuple[str, str, str, str, bool], ...] = ()
+    fault: str = ""
+    now: dict[str, str] = Field(default_factory=dict)
+    then: dict[str, str] = Field(default_factory=dict)
+
+    def differing(self, hold: bool) -> list[str]:
+        """Return those whose marks are to change: its owner's stay where none is to be held."""
+        marks = self.packages.items()
+        return sorted(name for name, held in marks if held != hold and (hold or name in self.ours))
+
+    @property
+    def old(self) -> dict[str, str]:
+        """The newer versions of packages that runs hold."""
+        return {row[1]: row[3] for row in self.newer if row[1] in self.differing(hold=False)}
+
+    def surprises(self) -> Iterator[Difference]:
+        """Yield what would come unasked: with the next boot, or by unattended-upgrades."""
+        for kind, version in self.then.items():
+            if self.now[kind] not in ("", version):
+                after = f"{version or 'none for that kernel'} after the next boot"
+                known = self._known(kind, self.then)
+                yield Difference(kind, f"{self.now[kind]}, as it runs", f"{after}{known}")
+        yield from self.coming([row[1] for row in self.newer if row[4]], "would come by itself")
+        if self.fault:
+            yield Difference("apt", "to say what would come by itself", self.fault)
+
+    def coming(self, packages: Collection[str], how: str) -> Iterator[Difference]:
+        """Yield one line for each kind of which these packages are newer in apt's lists."""
+        rows = [row for row in self.newer if row[1] in packages]
+        for kind in dict.fromkeys(row[0] for row in rows):
+            own = sorted((row[1:] for row in rows if row[0] == kind), key=lambda row: len(row[0]))
+            (name, old, new, _), more = own[0], f", and {len(own) - 1} more" if own[1:] else ""
+            # Only its packages' names tell a kernel with pages of 64 KiB.
+            then = {**self.now, kind: " ".join(f"{new} {name}" for name, _, new, _ in own)}
+            known = self._known(kind, then)
+            yield Difference(f"{kind} ({name}{more})", old, f"{new} {how}{known}")
+
+    def _known(self, kind: str, then: Mapping[str, str]) -> str:
+        """Return what is known of new versions and not of the present ones, to end a line."""
+        old, new = known_of(self.now), [each for each in known_of(then) if kind in each.versions]
+        return "".join(f". Known: {each.cause} [{each.name}]" for each in new if each not in old)
 
 
-def surprises(coming: Coming) -> Iterator[Difference]:
-    """Yield what would come unasked: with the next boot, or by unattended-upgrades."""
-    for kind, version in coming.then.items():
-        if coming.now[kind] not in ("", version):
-            after = f"{version or 'none for its kernel'} after the next boot"
-            known = _known(kind, coming.now, coming.then)
-            yield Difference(kind, f"{coming.now[kind]}, as it runs", f"{after}{known}")
-    yield from newer(coming, {row[1] for row in coming.newer if row[4]}, "would come by itself")
-    if coming.fault:
-        yield Difference("apt", "to say what would come by itself", coming.fault)
+class Standing(NamedTuple):
+    """A Spark of a replica: it has older packages, or is to boot for new ones; it serves."""
+
+    replica: str
+    old: bool
+    due: bool
+    serves: bool
 
 
-def newer(coming: Coming, packages: set[str], how: str) -> Iterator[Difference]:
-    """Yield one line for each kind of which these packages are newer in apt's lists."""
-    kinds = dict.fromkeys(row[0] for row in coming.newer if row[1] in packages)
-    for kind in kinds:
-        rows = [row for row in coming.newer if row[0] == kind and row[1] in packages]
-        # A kernel with pages of 64 KiB has that in its packages' names alone.
-        then = coming.now | {kind: " ".join(f"{row[3]} {row[1]}" for row in rows)}
-        _, name, old, new, _ = min(rows, key=lambda row: (len(row[1]), row[1]))
-        more = f", and {len(rows) - 1} more" if rows[1:] else ""
-        known = _known(kind, coming.now, then)
-        yield Difference(f"{kind} ({name}{more})", old, f"{new} {how}{known}")
-
-
-def _known(kind: str, now: Mapping[str, str], then: Mapping[str, str]) -> str:
-    """Return what is known of new versions and not of the present ones, as the end of a line."""
-    known = [each for each in known_of(then) if kind in each.versions and each not in known_of(now)]
-    return "".join(f". Known of it: {each.cause} [{each.name}]" for each in known)
+def turn(sparks: Sequence[Standing]) -> tuple[str, str]:
+    """Return the replica that is to be upgraded, "" for none; and what comes first, if anything."""
+    waiting = [each.replica for each in sparks if each.old]
+    for each in sparks if waiting else ():
+        if each.replica not in waiting and each.due:
+            return "", f"{each.replica} has new packages, and runs the old ones: reboot it first."
+        if each.replica not in waiting and not each.serves:
+            return "", f"{each.replica} has no old packages, and does not serve: see to it first."
+    return next(iter(waiting), ""), ""

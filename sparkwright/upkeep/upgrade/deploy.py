@@ -1,4 +1,4 @@
-"""An upgrade of the system's packages that runs hold: on one replica, which then comes first."""
+"""An upgrade of the system's packages that runs hold: of one replica of a fleet after the other."""
 
 from collections.abc import Generator
 
@@ -10,11 +10,10 @@ from sparkwright.common.command_line import next_line
 from sparkwright.common.operations import failing, notice, spark_name
 from sparkwright.engine.state import EngineState
 from sparkwright.machine.host.operations.packages import system_apt
-from sparkwright.machine.host.updates import Coming, SystemPackages, newer
+from sparkwright.machine.host.updates import Standing, System, turn
 from sparkwright.run.ending import conclude
 from sparkwright.run.state import read
 from sparkwright.run.target import Target, target, target_of
-from sparkwright.upkeep.upgrade.turn import Standing, turn
 
 # By Spark: the replica whose turn this run has found it to be, before it changed anything.
 _turns: dict[str, str] = {}
@@ -30,8 +29,8 @@ def apply() -> None:
 @operation()
 def whose_turn() -> Generator[PyinfraCommand]:
     """Find it by all Sparks of the run, before the first of them changes."""
-    sparks = [*map(_standing, filter(state.is_host_in_limit, host.inventory))]
-    _turns[host.name], first = turn(sparks)
+    sparks = filter(state.is_host_in_limit, host.inventory)
+    _turns[host.name], first = turn([*map(_standing, sparks)])
     if first:
         other = next_line("upgrade", "--limit NAME")
         yield failing(f"{first} To upgrade another one nevertheless: {other}")
@@ -44,39 +43,29 @@ def _name(own: Target) -> str:
 
 
 def _standing(spark: Host) -> Standing:
-    own, serves = target_of(spark), True
+    own = target_of(spark)
     if spark not in state.active_hosts:
         return Standing(_name(own), old=False, due=False, serves=False)
-    coming = read(spark, Coming.ask(root=own.root))
+    found, serves = read(spark, System.ask(root=own.root, apt=True)), True
     for seat in own.seats:
         engines = read(spark, EngineState.ask(root=seat.place))
         unit = engines.units.get(engines.current or "")
         serves = serves and (seat.recipe_name is None or bool(unit and unit.active == "active"))
-    return Standing(_name(own), bool(_old(own)), coming.now != coming.then, serves)
-
-
-def _old(own: Target) -> dict[str, str]:
-    """Return the newer version of each package that runs hold, by apt's lists on the Spark."""
-    packages = read(own.host, SystemPackages.ask(root=own.root))
-    newer = read(own.host, Coming.ask(root=own.root)).newer
-    ours = packages.held.intersection(packages.ours)
-    return {name: new for _, name, _, new, _ in newer if name in ours}
+    return Standing(_name(own), bool(found.old), found.now != found.then, serves)
 
 
 @operation()
 def upgrade() -> Generator[PyinfraCommand]:
-    """Upgrade what is held to the versions that were shown, and hold what that has installed."""
-    own, ask = target(), SystemPackages.ask(root=target().root)
+    """Upgrade what runs hold to the versions that are shown, and hold what comes with them."""
+    own = target()
     if _turns.get(host.name) != _name(own):
         host.noop("it is not its turn")
         return
-    packages = _old(own)
-    for difference in newer(read(host, Coming.ask(root=own.root)), {*packages}, "comes"):
+    found = read(host, System.ask(root=own.root, apt=True))
+    for difference in found.coming(found.old, "comes"):
         notice(str(difference))
-    yield system_apt("upgrade", [f"{name}={new}" for name, new in sorted(packages.items())])
-    if names := sorted(read(host, ask).differing(True)):
+    yield system_apt("upgrade", [f"{name}={new}" for name, new in sorted(found.old.items())])
+    if names := read(host, System.ask(root=own.root)).differing(hold=True):
         yield system_apt("hold", names)
     then = next_line("verify", f"--limit {_name(own)}")
-    conclude(
-        spark_name(host), f": it has the new packages. Reboot it; then {then}, then the next one"
-    )
+    conclude(spark_name(host), f": has the new packages. Reboot it; then {then}; then the next one")
