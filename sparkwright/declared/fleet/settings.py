@@ -152,7 +152,7 @@ class Settings(Model):
     """Seconds for which a run waits while other programs use apt: a new Spark updates itself when
     it boots."""
 
-    hold_system: bool = False
+    hold_system: Annotated[bool, Field(description="True or False")] = False
     """Have apt hold kernel, NVIDIA driver, container toolkit and Docker as they are, until
     `sparkwright upgrade` lets them go, one replica after the other (docs/updating.md): their
     security updates wait as well. False ends only the marks of runs, and none of yours."""

@@ -134,6 +134,9 @@ def test_what_runs_otherwise() -> None:
     assert running(held=held) == [
         (f"package {name}", "updated with the system", "held back") for name in held[2:]
     ]
+    # Those that an operation judges.
+    (other,) = [*spark_differences(changed(RUNS, held=held), [release().id], None, held[2:4])]
+    assert other.what == "package ufw"
     assert running(limit=2200) == [("GPU clock", "at most 2200 MHz", "2418 MHz")]
     for sound in (gpu(208.0, 61.42, 0.0), gpu(None, 61.42), None):
         assert running(limit=2200, gpu=sound) == []

@@ -1,5 +1,6 @@
 """What would come unasked to a Spark's system, as apt, the disk and unattended-upgrades say it."""
 
+import json
 from collections.abc import Sequence
 from subprocess import CompletedProcess
 from typing import Any
@@ -71,13 +72,7 @@ class Spark:
         return CompletedProcess(words, status, "" if status else said, said)
 
     def read(self, apt: bool = True) -> System:
-        return System.model_validate_json(json_of(updates.read("/r", apt)))
-
-
-def json_of(found: dict[str, Any]) -> str:
-    import json
-
-    return json.dumps(found)
+        return System.model_validate_json(json.dumps(updates.read("/r", apt)))
 
 
 @pytest.fixture
@@ -194,7 +189,8 @@ def test_apt_that_cannot_say_is_no_silence(spark: Spark) -> None:
 def test_large_pages_are_known_by_the_packages_name() -> None:
     row = ["kernel", "linux-image-nvidia-64k-hwe-24.04", "6.17.0-1032.32", "6.17.0-1040.40", True]
     now = VERSIONS | {"driver": "610.57.04"}
-    (found,) = System(**system(newer=(tuple(row),), now=now, then=now)).surprises()
+    told = system(newer=[row], now=now, then=now)
+    (found,) = System.model_validate_json(json.dumps(told)).surprises()
     assert found.found.endswith("pages of 64 KiB [driver-610-64k]")
 
 
@@ -218,10 +214,8 @@ def test_marks_that_differ(hold: bool, ours: Sequence[str], command: str | None)
     assert spark.run(system_packages).did_change() is bool(command)
     scripts = [each.splitlines()[:3] for each in spark.scripts()]
     doing, _, names = (command or "").partition(" ")
-    quoted = names if names and " " not in names else f"'{names}'"
-    assert scripts == (
-        [[f"package={quoted}", f"doing={doing}", "state=/r/state"]] if command else []
-    )
+    begun = [f"package={names or repr('')}", f"doing={doing}", "state=/r/state"]
+    assert scripts == ([begun] if command else [])
 
 
 def spark_of(replica: str, old: bool = False, due: bool = False, serves: bool = True) -> Standing:
