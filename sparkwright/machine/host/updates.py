@@ -44,10 +44,10 @@ class System(Part):
     def surprises(self) -> Iterator[Difference]:
         """Yield what would come unasked: with the next boot, or by unattended-upgrades."""
         for kind, version in self.then.items():
-            if self.now[kind] not in ("", version):
+            if (now := self.now.get(kind, "")) not in ("", version):
                 after = f"{version or 'none for that kernel'} after the next boot"
                 known = self._known(kind, self.then)
-                yield Difference(kind, f"{self.now[kind]}, as it runs", f"{after}{known}")
+                yield Difference(kind, f"{now}, as it runs", f"{after}{known}")
         yield from self.coming([row[1] for row in self.newer if row[4]], "would come by itself")
         if self.fault:
             yield Difference("apt", "to say what would come by itself", self.fault)

@@ -226,7 +226,8 @@ def known_of(system: Mapping[str, str]) -> list[KnownCause]:
     return [
         each
         for each in causes().values()
-        if each.versions and all(of.search(system[kind]) for kind, of in each.versions.items())
+        if each.versions
+        and all(of.search(system.get(kind, "")) for kind, of in each.versions.items())
     ]
 
 
