@@ -101,7 +101,7 @@ def test_the_next_one_waits_until_the_first_runs_and_serves(
     states = ALL_OLD | {"a": first}
     status, said, _ = run(tmp_path, states, "--dry")
     assert (status, says in said) == (1, True), said
-    assert "upgrade --limit NAME" in said
+    assert "upgrade.py --limit NAME" in said
     status, said, done = run(tmp_path, states, "-y")
     assert (status, done) == (1, {}), said
 
