@@ -14,7 +14,8 @@ FAILS = {re.compile(">&2; exit 1$"): {"success": False}}
 
 def _spark(name, replica):
     return "@fake/" + name, {
-        "fake_delay": 0, "fake_delay_jitter": 0, "fake_responses": FAILS, "spark": name, "replica": replica,
+        "fake_delay": 0, "fake_delay_jitter": 0, "fake_responses": FAILS,
+        "spark": name, "replica": replica,
         "recipe": "some", "ranks": ["b", "c"] if replica == "pair" else [name],
     }
 
@@ -121,3 +122,4 @@ def test_one_that_is_chosen(tmp_path: Path) -> None:
 def test_with_nothing_newer_nothing_is_done(tmp_path: Path) -> None:
     status, said, done = run(tmp_path, dict.fromkeys("abcd", "new"), "-y")
     assert (status, done) == (0, {}), said
+    assert said.count("no package that runs hold (hold_system) has a newer version") == 4

@@ -34,8 +34,10 @@ def whose_turn() -> Generator[PyinfraCommand]:
     if first:
         other = next_line("upgrade", "--limit NAME")
         yield failing(f"{first} To upgrade another one nevertheless: {other}")
-    else:
-        host.noop(_turns[host.name] or "nobody's: no package that runs hold has a newer version")
+        return
+    host.noop(_turns[host.name] or "nobody's")
+    if not _turns[host.name]:
+        conclude(spark_name(host), ": no package that runs hold (hold_system) has a newer version")
 
 
 def _name(own: Target) -> str:
