@@ -6,6 +6,8 @@ from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
+from pyinfra.api.operation import add_op
+from pyinfra.api.state import StateStage
 
 from host.state import updates
 from sparkwright.common.errors import Difference
@@ -237,3 +239,25 @@ def test_one_replica_is_upgraded_first_and_the_next_once_it_serves() -> None:
     assert turn([*pair, *second]) == ("a", "")
     # One that does not serve may be what is to be mended.
     assert turn([spark_of("a", old=True, serves=False)]) == ("a", "")
+
+
+def test_a_plan_names_what_comes_and_what_it_would_hold(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    asked: list[bool] = []
+
+    def found(apt: bool, **_: Any) -> dict[str, Any]:
+        asked.append(apt)
+        row = ["kernel", META, "6.17.0-1032.32", "6.17.0-1033.33", True]
+        return system(packages={META: False}, newer=[row] if apt else [])
+
+    spark = fake_host(state={"updates": found}, root="/r", hold_system=True)
+    with spark.current() as host:
+        host.state.set_stage(StateStage.Prepare)
+        add_op(host.state, system_packages)
+    assert f"kernel ({META}): expected 6.17.0-1032.32, found 6.17.0-1033.33 would" in caplog.text
+    assert f"to be held: {META}" in caplog.text
+    assert spark.commands == []
+    # A run without a plan does not wait for apt.
+    spark.run(system_packages)
+    assert asked == [True, False]
