@@ -101,9 +101,8 @@ model_folders = ()
 # boots.
 apt_patience_seconds = 1800
 
-# Have apt hold kernel, NVIDIA driver, container toolkit and Docker as they are, until `sparkwright
-# upgrade` lets them go, one replica after the other (docs/updating.md): their security updates
-# wait as well. False ends only the marks of runs, and none of yours.
+# Have apt hold kernel, driver, container toolkit and Docker, security updates as well, until
+# `sparkwright upgrade` (docs/updating.md). False ends the marks of runs, and none of yours.
 hold_system = False
 
 # The least versions: AEON-7 and NVIDIA's playbooks require driver 580 and Docker 25.

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-VERSIONS = {"kernel": "6.17.0-1032-nvidia", "driver": "580.173.02", "Docker": "28.3.3"}
+VERSIONS = {"kernel": "6.17.0-1032-nvidia", "driver": "580.173.02"}
 
 
 def system(**changes: Any) -> dict[str, Any]:
     """Return the part of a system that is up to date, but for some of it."""
-    found = {"packages": {}, "ours": [], "newer": [], "fault": "", "now": VERSIONS}
-    return found | {"then": VERSIONS} | changes
+    return {"packages": {}, "ours": [], "now": VERSIONS, "coming": []} | changes

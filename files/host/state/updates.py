@@ -2,20 +2,19 @@
 
 import os
 import re
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterator
 from typing import Any
 
-from host.state import docker
-from host.state.readers import UnknownError, lines, names, run, text, word
+from host.state.readers import lines, output, run, text, word
 
 _KINDS = {
     "container toolkit": r"(lib)?nvidia-container\b",
     "driver": r"((lib)?nvidia-(cfg1|common|compute|decode|dkms|driver|encode|extra|fbc1|firmware|"
     r"gl|gpucomp|headless|kernel|modprobe|open|utils)|cuda-drivers|xserver-xorg-.*nvidia)\b",
-    "kernel": r"linux-(generic|headers|image|modules|nvidia|tools)\b",
+    "kernel": r"linux-(generic|headers|image|modules|nvidia)\b",
     "Docker": r"(docker-(buildx|ce|compose)|docker\.io|containerd|runc)\b",
 }
+Rows = Iterator[tuple[str, ...]]
 # A line of `apt list --upgradable`: package, archives, new version, present version. Without a
 # cache apt writes nothing, and may take seconds to read all lists.
 _NEWER = re.compile(r"^([^/\s]+)/(\S+) (\S+) \S+ \[upgradable from: (\S+)\]", re.MULTILINE)
@@ -24,65 +23,51 @@ _APT = ("apt", "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=")
 
 def read(root: str, apt: bool = False) -> dict[str, Any]:
     """Return these packages, whether held, and the marks of runs; `apt`: and what would come."""
-    form = "--showformat=${db:Status-Want} ${db:Status-Status} ${Package}\n"
-    rows = [row.split(" ") for row in lines("dpkg-query", "--show", form)]
-    there = {name: want == "hold" for want, status, name in rows if status == "installed"}
-    packages = {name: held for name, held in there.items() if _kind(name)}
-    found = {"packages": packages, "ours": (text(f"{root}/state/held") or "").split()}
-    return {**found, **_boot(), **_newer(packages)} if apt else found
+    rows = lines("dpkg-query", "--show", "--showformat=${db:Status-Abbrev} ${Package}\n")
+    there = {name: status == "hi" for status, name in map(str.split, rows) if status[1:] == "i"}
+    kinds = {name: kind for kind, like in _KINDS.items() for name in there if re.match(like, name)}
+    packages = {name: there[name] for name in kinds}
+    ours = (text(f"{root}/state/held") or "").split()
+    now = {"kernel": os.uname().release, "driver": word("/sys/module/nvidia/version")}
+    coming = [*_at_boot(**now), *_newer(kinds, packages, ours)] if apt else []
+    return {"packages": packages, "ours": ours, "now": now, "coming": coming}
 
 
-def _kind(package: str) -> str | None:
-    return next((kind for kind, pattern in _KINDS.items() if re.match(pattern, package)), None)
-
-
-def _newer(packages: dict[str, bool]) -> dict[str, Any]:
-    done = run(*_APT, "list", "--upgradable", patience=50)
-    words = ("--format", "%f %v%n", "APT::Periodic::Unattended-Upgrade", "Unattended-Upgrade")
-    options = lines("apt-config", "dump", *words)
-    newer = [
-        (_kind(name), name, old, new, not packages[name] and alone(name, archives, options))
-        for name, archives, new, old in _NEWER.findall(done.stdout)
-        if name in packages
-    ]
-    said = done.stderr.strip().rpartition("\n")[2] or "apt fails"
-    return {"newer": newer, "fault": said if done.returncode else ""}
-
-
-def alone(package: str, archives: str, options: Iterable[str]) -> bool:
-    """Tell whether unattended-upgrades, by its options, takes a package from these archives."""
-    found: dict[str, list[str]] = {}
-    for name, _, value in (row.partition(" ") for row in options):
-        found.setdefault(name.rstrip(":").rpartition("::")[2], []).append(value)
-    kept = any(re.match(value, package) for value in found.get("Package-Blacklist", ()) if value)
-    # None of Ubuntu's updates is in the archive of the release's own name, which others use.
-    origins = (each.rpartition(":")[2] for each in found.get("Allowed-Origins", ()))
-    ends = [each.removeprefix("${distro_codename}") for each in origins]
-    taken = any(end and each.endswith(end) for end in ends for each in archives.split(","))
-    on = any(value not in ("", "0") for value in found.get("Unattended-Upgrade", ()))
-    return on and not kept and (taken or "Origins-Pattern" in found)
-
-
-def _boot() -> dict[str, Any]:
-    """Return what runs, and what would after a boot."""
-    now = {"kernel": os.uname().release, "driver": word("/sys/module/nvidia/version"), "Docker": ""}
-    with suppress(UnknownError):
-        now["Docker"] = (docker.get("/version") or {}).get("Version", "")
-    then = now | {"kernel": _next_kernel() or now["kernel"]}
-    module = run("modinfo", "-k", then["kernel"], "-F", "version", "nvidia")
+def _at_boot(kernel: str, driver: str) -> Rows:
+    menu = text("/boot/grub/grub.cfg") or ""
+    first = re.search(r"^\s*linux\s+\S*/vmlinuz-(\S+)", menu, re.MULTILINE)
+    # With another default, its owner has chosen a certain kernel.
+    then = first[1] if first and 'set default="0"' in menu else kernel
+    if then != kernel:
+        yield "kernel", "kernel", kernel, then, "with the next boot"
+    module = run("modinfo", "-k", then, "-F", "version", "nvidia")
+    version = module.stdout.strip() or f"none for kernel {then}"
     # Status 1 says that this kernel has no such module.
-    if module.returncode in (0, 1):
-        then["driver"] = module.stdout.strip()
-    if program := re.search(r"version ([\w.+~-]+)", run("dockerd", "--version").stdout):
-        then["Docker"] = program[1]
-    return {"now": now, "then": then}
+    if driver not in ("", version) and module.returncode in (0, 1):
+        yield "driver", "driver", driver, version, "with the next boot"
 
 
-def _next_kernel() -> str:
-    """Return the newest kernel that is installed; "" where GRUB is told to boot a certain one."""
-    files = [f"default/grub.d/{name}" for name in names("/etc/default/grub.d")]
-    told = "\n".join(text(f"/etc/{file}") or "" for file in ("default/grub", *files))
-    if re.search(r"^GRUB_DEFAULT=[\"']?(?!0\b)\S", told, re.MULTILINE):
-        return ""
-    found = [name.partition("-")[2] for name in names("/boot") if name.startswith("vmlinuz-")]
-    return max(found, key=lambda name: [*map(int, re.findall(r"\d+", name))], default="")
+def _newer(kinds: dict[str, str], packages: dict[str, bool], ours: list[str]) -> Rows:
+    done = run(*_APT, "list", "--upgradable", patience=50)
+    if done.returncode:
+        yield "apt", "apt", "to say what comes", done.stderr.strip().rpartition("\n")[2], "failed"
+    words = ("APT::Periodic::Unattended-Upgrade", "Unattended-Upgrade")
+    options = output("apt-config", "dump", "--format", "%f %v%n", *words)
+    found: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
+    for name, archives, new, old in _NEWER.findall(done.stdout):
+        alone = not packages.get(name, True) and may_take(name, archives, options)
+        if name in packages and (when := "held" if name in ours else "by itself" if alone else ""):
+            found.setdefault((kinds[name], when), []).append((name, old, new))
+    for (kind, when), rows in found.items():
+        name, old, new = min(rows, key=lambda row: len(row[0]))
+        more = f", and {len(rows) - 1} more" if rows[1:] else ""
+        yield kind, f"{kind} ({name}{more})", old, new, when
+
+
+def may_take(package: str, archives: str, options: str) -> bool:
+    """Tell whether unattended-upgrades, by its options, may take a package from these archives."""
+    on = re.search(r"^APT::Periodic::Unattended-Upgrade [^0]", options, re.MULTILINE)
+    kept = re.findall(r"^Unattended-Upgrade::Package-Blacklist:: (.+)", options, re.MULTILINE)
+    # It is told such as ${distro_codename}-security, or by patterns that may mean any archive.
+    allowed = any(end in options for end in ("Origins-Pattern", *re.findall(r"-\w+", archives)))
+    return bool(on) and allowed and not any(re.match(each, package) for each in kept)

@@ -153,9 +153,8 @@ class Settings(Model):
     it boots."""
 
     hold_system: Annotated[bool, Field(description="True or False")] = False
-    """Have apt hold kernel, NVIDIA driver, container toolkit and Docker as they are, until
-    `sparkwright upgrade` lets them go, one replica after the other (docs/updating.md): their
-    security updates wait as well. False ends only the marks of runs, and none of yours."""
+    """Have apt hold kernel, driver, container toolkit and Docker, security updates as well, until
+    `sparkwright upgrade` (docs/updating.md). False ends the marks of runs, and none of yours."""
 
     driver_minimum: Annotated[int, whole(1)] = 580
     """The least versions: AEON-7 and NVIDIA's playbooks require driver 580 and Docker 25."""

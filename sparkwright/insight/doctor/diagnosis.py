@@ -79,6 +79,7 @@ def _memory(checkup: Checkup) -> Signs:
     refused = not checkup.sound and any(_REFUSED in line for line in log)
     system = {"kernel": kernel.release, "driver": checkup.driver or ""}
     known = {each.name for each in known_of(system)}
+    pools = "driver-memory-pools" in known
     # Sound starts log this line, too: it counts only where something went wrong (vllm#56824).
     failing = checkup.downs or unit is None or unit.ended or unit.restarts
     # Where twice as much is available as vLLM finds free, it is files in memory that make the
@@ -90,9 +91,7 @@ def _memory(checkup: Checkup) -> Signs:
     kept = f"{kernel.handover / GIB:.1f} GiB, by kernel {kernel.release}"
     return {
         "page-cache": files if cached else None,
-        "driver-memory-pools": f"driver {checkup.driver}"
-        if refused and "driver-memory-pools" in known
-        else None,
+        "driver-memory-pools": f"driver {checkup.driver}" if refused and pools else None,
         "driver-610-64k": first_line(log, _FAULT) if "driver-610-64k" in known else None,
         "driver-no-memory": first_line(log, _NO_MEMORY) if failing else None,
         "kernel-kho": kept if kernel.handover >= HANDOVER_LEAST else None,

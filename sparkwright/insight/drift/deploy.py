@@ -24,7 +24,6 @@ from sparkwright.insight.drift.drift import (
     running_differences,
     spark_differences,
 )
-from sparkwright.machine.host.updates import System
 from sparkwright.plan.release.container import ALONE
 from sparkwright.plan.release.lock import lock_path, read_lock, unresolved
 from sparkwright.run.ending import check_alone, tell_machines
@@ -92,7 +91,6 @@ def _check_declared() -> None:
 def reads(own: Target) -> Iterator[Ask[Any]]:
     """Yield what drift reads beside the steps of a run."""
     yield LISTENING
-    yield System.ask(root=own.root, apt=True)
     for seat in own.seats:
         yield ask_running(seat.place, seat.release)
 
@@ -111,10 +109,7 @@ def running(own: Target) -> Generator[StringCommand]:
     releases = [each.id for seat in own.seats if (each := seat.release)]
     found = [read(host, ask_running(seat.place, seat.release)) for seat in own.seats]
     # What is the Spark's own is alike in both.
-    system, limit = read(host, System.ask(root=own.root, apt=True)), own.settings.gpu_clock_max_mhz
-    judged = system.packages if own.settings.hold_system else system.ours
-    own_differences = spark_differences(found[0], releases, limit, judged)
-    for difference in (*own_differences, *system.surprises()):
+    for difference in spark_differences(found[0], releases, own.settings.gpu_clock_max_mhz):
         differs(*difference)
     for seat, engine in zip(own.seats, found, strict=True):
         for difference in running_differences(engine, seat.release):

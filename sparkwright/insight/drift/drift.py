@@ -43,7 +43,7 @@ class Running(Part):
     Attributes:
         containers: by release.
         image: id of the declared release's image.
-        held: packages that are held back.
+        held: packages that are held back, by marks that are not of runs.
         inside: output of nvidia-smi in the container of the current engine; "" where none runs.
     """
 
@@ -72,16 +72,9 @@ def running_differences(running: Running, release: Release | None) -> Iterator[D
 
 
 def spark_differences(
-    running: Running,
-    releases: Collection[str],
-    clock_limit: int | None,
-    system: Collection[str] = (),
+    running: Running, releases: Collection[str], clock_limit: int | None
 ) -> Iterator[Difference]:
-    """Yield the differences of the Spark itself, which is to run these releases, up to some MHz.
-
-    Args:
-        system: packages of which an operation says whether they are to be held.
-    """
+    """Yield the differences of the Spark itself, which is to run these releases, up to some MHz."""
     for other in sorted(running.containers.keys() - {*releases}):
         yield Difference("release that runs", " and ".join(sorted(releases)) or "none", other)
     held = (running.gpu and running.gpu.reasons) or 0
@@ -92,7 +85,7 @@ def spark_differences(
     if clock_limit and clock and clock > clock_limit:
         yield Difference("GPU clock", f"at most {clock_limit} MHz", f"{clock:.0f} MHz")
     for package in running.held:
-        if re.match(_PACKAGES, package) and package not in system:
+        if re.match(_PACKAGES, package):
             yield Difference(f"package {package}", "updated with the system", "held back")
     yield from _kernel_differences(running.kernel)
     if running.gpu and (evidence := running.gpu.held_back):

@@ -12,16 +12,14 @@ from sparkwright.common.part import Ask
 from sparkwright.common.placed import EARLYOOM, JOURNALD, SYSCTL, layout
 from sparkwright.machine.host.operations.files import managed_files
 from sparkwright.machine.host.operations.services import engine_users, gpu_clock, service, sysctl
-from sparkwright.machine.host.operations.system import system_packages
+from sparkwright.machine.host.operations.system import System, system_packages
 from sparkwright.machine.host.state import ask_placed, ask_release_files
-from sparkwright.machine.host.updates import System
 from sparkwright.run.target import Target, target
 
 
 def reads(own: Target) -> Iterator[Ask[Any]]:
-    """Yield what these steps ask of a Spark: all that the table of what we place has."""
+    """Yield what these steps ask of a Spark; of apt, which takes seconds, only for a plan."""
     yield ask_placed(own.root)
-    # apt takes seconds: only a plan asks it.
     yield System.ask(root=own.root, apt=planning())
     for seat in own.seats:
         if seat.release:

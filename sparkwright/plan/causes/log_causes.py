@@ -226,8 +226,7 @@ def known_of(system: Mapping[str, str]) -> list[KnownCause]:
     return [
         each
         for each in causes().values()
-        if each.versions
-        and all(of.search(system.get(kind, "")) for kind, of in each.versions.items())
+        if (of := each.versions) and all(of[kind].search(system.get(kind, "")) for kind in of)
     ]
 
 

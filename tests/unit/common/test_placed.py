@@ -93,7 +93,7 @@ READ = {
     *("/etc/containerd/config.toml", "/usr/lib/netplan"),
     *("/etc/NetworkManager", "/etc/NetworkManager/system-connections"),
     *("/etc/default/ufw", "/etc/ufw/user.rules", "/etc/ufw/user6.rules"),
-    *("/etc/netplan/90-NM-UUID.yaml", "/etc/haproxy/haproxy.cfg", "/etc/default/grub.d"),
+    *("/etc/netplan/90-NM-UUID.yaml", "/etc/haproxy/haproxy.cfg"),
     # What a person is advised to write.
     *("/etc/default/grub.d/kho.cfg", "/etc/modprobe.d/nvidia-pools.conf"),
 }

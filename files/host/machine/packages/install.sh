@@ -56,7 +56,7 @@ if [ "$update" = yes ]; then
   echo @@updated
   grep '^[EW]: ' "$log"
 fi
-install() {
+packages() {
   mended apt-get install --quiet --yes --option DPkg::Lock::Timeout=0 \
     --option Dpkg::Options::=--force-confold "$@"
 }
@@ -69,7 +69,7 @@ install)
     grep -qx installed || grep -Fqx "$package" "$state/installed" ||
     echo "$package" >>"$state/installed"
   if [ -z "$sources" ] || [ "$status" = 0 ]; then
-    install $only --no-install-recommends "$package"
+    packages $only --no-install-recommends "$package"
   fi ;;
 hold)
   touch "$state/held" || exit
@@ -78,11 +78,12 @@ hold)
   done
   try apt-mark hold $package ;;
 unhold)
+  names=$(apt-mark showhold | grep -Fxf "$state/held")
   status=0
-  [ -z "$package" ] || try apt-mark unhold $package
+  [ -z "$names" ] || try apt-mark unhold $names
   [ "$status" != 0 ] || rm -f "$state/held" ;;
 upgrade)
-  install --only-upgrade --allow-change-held-packages $package ;;
+  packages --only-upgrade --allow-change-held-packages $package ;;
 esac
 if [ "$status" = 0 ]; then
   echo @@done

@@ -48,7 +48,7 @@ def install(package: str, *, unless: str = "", new_source: bool = False) -> Func
         new_source: fetch the lists anew, as a source was added.
     """
     check(packages=[package])
-    return FunctionCommand(_install, (package, unless, new_source), {})
+    return FunctionCommand(_install, (package, unless, new_source, "install"), {})
 
 
 def system_apt(doing: str, packages: Iterable[str]) -> FunctionCommand:
@@ -56,20 +56,20 @@ def system_apt(doing: str, packages: Iterable[str]) -> FunctionCommand:
     return FunctionCommand(_install, (" ".join(packages), "", False, doing), {})
 
 
-def _install(
-    state: State, host: Host, package: str, unless: str, new_source: bool, doing: str = "install"
-) -> bool:
+def _install(state: State, host: Host, package: str, unless: str, anew: bool, doing: str) -> bool:
     """Run apt; print why it failed, and return whether it succeeded."""
+    undone = f"{package} is not installed" if doing == "install" else f"apt did not {doing} them"
     try:
         if unless and run_now(host, StringCommand(unless))[0]:
             return True
-        problem = _patiently(host, package, new_source, doing)
+        why = _patiently(host, package, anew, doing)
+        problem = why and f"{undone}: {why}"
     except (OSError, EOFError, SSHException):
         problem = _LOST
     except PyinfraError as error:
         problem = str(error)
     except ValueError as error:
-        problem = f"{_undone(doing, package)}: {error}"
+        problem = f"{undone}: {error}"
     if problem:
         host.log_styled(plain_lines(problem), fg="red", log_func=logger.error)
     return not problem
@@ -91,14 +91,10 @@ def _bundled(host: Host, package: str) -> list[str]:
     return apt_sources(paths, folder, f"{own.root}/bundle")
 
 
-def _undone(doing: str, package: str) -> str:
-    return f"{package} is not installed" if doing == "install" else f"apt did not {doing} packages"
-
-
 def _patiently(host: Host, package: str, new_source: bool, doing: str) -> str | None:
     """Try until no other program holds apt's locks; return why it failed, None if it did not."""
     own = target_of(host)
-    patience, undone = own.settings.apt_patience_seconds, _undone(doing, package)
+    patience = own.settings.apt_patience_seconds
     sources = _bundled(host, package) if doing == "install" else []
     begun, last_line = time.monotonic(), -float(_SAY)
     while True:
@@ -120,15 +116,14 @@ def _patiently(host: Host, package: str, new_source: bool, doing: str) -> str | 
         if "completed" in found:
             host.log("an installation that had been cut off was completed (dpkg --configure -a)")
         if "held" not in found:
-            return failure(undone, found["failed"]) if "failed" in found else None
+            return failure(found["failed"]) if "failed" in found else None
         held, waited = holder(found["held"]), time.monotonic() - begun
         bound = duration_text(patience)
         if waited >= patience:
             return (
-                f"{undone}: {held}, still after {bound}. Let that end (on a new "
-                "Spark it is the first update of the system: `systemctl list-jobs`, DGX "
-                "Dashboard), and run again; to wait longer, set apt_patience_seconds in the group "
-                "data"
+                f"{held}, still after {bound}. Let that end (on a new Spark it is the first update "
+                "of the system: `systemctl list-jobs`, DGX Dashboard), and run again; to wait "
+                "longer, set apt_patience_seconds in the group data"
             )
         if waited - last_line >= _SAY:
             last_line, since = waited, f"{held}, for {duration_text(waited)}"
@@ -187,12 +182,12 @@ def holder(lines: Sequence[str]) -> str:
     return f"{lock} is held by {program}{f' ({known})' if known else ''}"
 
 
-def failure(undone: str, failed: Sequence[str]) -> str:
-    """Return the error that apt failed at something, with the remedy if it is known."""
+def failure(failed: Sequence[str]) -> str:
+    """Return the error of apt, with the remedy if it is known."""
     errors = " ".join(failed) or "apt does not say why"
     known: dict[str, str] = yaml.load(_REMEDIES)
     remedy = next((each for sign, each in known.items() if re.search(sign, errors)), None)
-    return f"{undone}: {errors}. {remedy or 'Then run again'}."
+    return f"{errors}. {remedy or 'Then run again'}."
 
 
 def apt_sources(paths: Iterable[str], folder: str, place: str) -> list[str]:

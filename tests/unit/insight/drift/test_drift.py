@@ -134,9 +134,6 @@ def test_what_runs_otherwise() -> None:
     assert running(held=held) == [
         (f"package {name}", "updated with the system", "held back") for name in held[2:]
     ]
-    # Those that an operation judges.
-    (other,) = [*spark_differences(changed(RUNS, held=held), [release().id], None, held[2:4])]
-    assert other.what == "package ufw"
     assert running(limit=2200) == [("GPU clock", "at most 2200 MHz", "2418 MHz")]
     for sound in (gpu(208.0, 61.42, 0.0), gpu(None, 61.42), None):
         assert running(limit=2200, gpu=sound) == []
@@ -166,6 +163,16 @@ def test_what_docker_says_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.image == "sha256:aa"
     own = RunningContainer(image="sha256:bb", arguments=("serve",), environment=("A=b",))
     assert found.containers == {"a-1": own}
+
+
+def test_packages_that_runs_hold_are_not_held_back(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state/held").write_text("linux-nvidia\nrunc\n")
+    monkeypatch.setattr(docker, "SOCKET", str(tmp_path / "none"))
+    monkeypatch.setattr(status, "lines", lambda *_: ["docker-ce", "linux-nvidia"])
+    assert status.running(str(tmp_path))["held"] == ["docker-ce"]
 
 
 def test_without_docker_nothing_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
