@@ -101,6 +101,10 @@ model_folders = ()
 # boots.
 apt_patience_seconds = 1800
 
+# Have apt hold kernel, driver, container toolkit and Docker, security updates as well, until
+# `sparkwright upgrade` (docs/updating.md). False ends the marks of runs, and none of yours.
+hold_system = False
+
 # The least versions: AEON-7 and NVIDIA's playbooks require driver 580 and Docker 25.
 driver_minimum = 580
 docker_minimum = 25

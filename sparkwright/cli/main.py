@@ -155,6 +155,7 @@ def rollout(
 
 
 _verb("rollback", "Serve the previous release again.")
+_verb("upgrade", "Upgrade kernel, driver, toolkit and Docker that are held, on one replica.")
 _verb("stop", "Stop the engines, until `start`, `apply` or the next boot.")
 _verb("start", "Start the engines that `stop` has stopped, as they were.")
 _verb("gateway", "Set up one address for all replicas.", example="-y")

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(
 
 # What the package asks for.
 _STATUS = "Package: python3\nStatus: install ok installed\nArchitecture: {}\nVersion: 3.11\n\n"
-_CONFIG = """\
+CONFIG = """\
 Dir::Etc::SourceList "/dev/null";
 Dir::Etc::SourceParts "{0}/sources";
 Dir::State::Lists "{0}/lists";
@@ -119,7 +119,7 @@ def root(
     (folder / "sources/toolkit.sources").write_text(
         f"Types: deb\nURIs: {repository_url}/deb/$(ARCH)\nSuites: /\nSigned-By: {folder}/key.asc\n"
     )
-    (folder / "apt.conf").write_text(_CONFIG.format(folder))
+    (folder / "apt.conf").write_text(CONFIG.format(folder))
     monkeypatch.setenv("APT_CONFIG", str(folder / "apt.conf"))
     monkeypatch.setenv("DPKG_ROOT", str(folder))
     monkeypatch.setattr(packages, "_ATTEMPT", packages._ATTEMPT.replace("/run/lock", str(tmp_path)))

@@ -186,3 +186,22 @@ def test_a_spark_that_cannot_be_read_is_in_the_report(tmp_path: Path) -> None:
     done = doctor(tmp_path, "-y", "--data", f"report={path}", status=1)
     assert "checkup: JSONDecodeError" in done.stderr
     assert path.read_text().endswith("It could not be read; the run said why.\n")
+
+
+def test_an_update_that_would_come_by_itself_is_named_by_both(tmp_path: Path) -> None:
+    name, security = "linux-nvidia-hwe-24.04", "Ubuntu:${distro_codename}-security"
+    listed = f"{name}/noble-security 7.0.0-1019.19 arm64 [upgradable from: 6.17.0-1032.32]"
+    options = ("APT::Periodic::Unattended-Upgrade 1", "Unattended-Upgrade::Allowed-Origins:: ")
+    said = {
+        "dpkg-query": f"ii  {name}",
+        "apt": listed,
+        "apt-config": f"{options[0]}\n{options[1]}{security}",
+    }
+    (tmp_path / "bin").mkdir()
+    for program, text in said.items():
+        script(tmp_path / "bin" / program, f"#!/bin/sh\ncat <<'END'\n{text}\nEND\n")
+    found = json.loads(run(tmp_path, "-y", "--data", "json=-").stdout)["differences"]
+    (kernel,) = [each for each in found if each["what"] == f"kernel ({name})"]
+    assert kernel["expected"] == "6.17.0-1032.32"
+    assert kernel["found"].startswith("7.0.0-1019.19 (by itself). Known: The kernel re")
+    assert f"kernel ({name}): expected 6.17.0-1032.32, found 7.0" in doctor(tmp_path, "-y").stderr

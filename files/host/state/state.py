@@ -34,6 +34,7 @@ SHOWN: tuple[str, ...] = (
     "sockets.exporter",
     "status",
     "status.running",
+    "updates",
 )
 # What others take for the end of a line, as JSON may have it in texts.
 _LINES = {end: f"\\u{end:04x}" for end in (0x85, 0x2028, 0x2029)}

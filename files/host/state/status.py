@@ -74,6 +74,7 @@ def _held(root: str) -> int | None:
 def running(root: str, images: Sequence[str] = ()) -> dict[str, Any]:
     """Return what runs, and the image of the declared release by its names."""
     found = [docker.get(f"/containers/{each['Id']}/json") for each in docker.engine_containers()]
+    ours = (text(f"{root}/state/held") or "").split()
     return {
         "containers": {
             config["Labels"][docker.LABEL]: {
@@ -86,7 +87,7 @@ def running(root: str, images: Sequence[str] = ()) -> dict[str, Any]:
             for config in [container["Config"]]
         },
         "image": docker.image_id(images),
-        "held": lines("apt-mark", "showhold"),
+        "held": [each for each in lines("apt-mark", "showhold") if each not in ours],
         "kernel": kernel(),
         "gpu": gpu.read()["gpu"],
         "inside": nvidia_smi(root),

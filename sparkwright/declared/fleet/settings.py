@@ -152,6 +152,10 @@ class Settings(Model):
     """Seconds for which a run waits while other programs use apt: a new Spark updates itself when
     it boots."""
 
+    hold_system: Annotated[bool, Field(description="True or False")] = False
+    """Have apt hold kernel, driver, container toolkit and Docker, security updates as well, until
+    `sparkwright upgrade` (docs/updating.md). False ends the marks of runs, and none of yours."""
+
     driver_minimum: Annotated[int, whole(1)] = 580
     """The least versions: AEON-7 and NVIDIA's playbooks require driver 580 and Docker 25."""
 

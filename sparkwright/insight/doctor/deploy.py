@@ -19,6 +19,7 @@ from sparkwright.insight.doctor.checkup import Checkup
 from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.insight.doctor.listeners import LISTENING, astray, others
 from sparkwright.insight.doctor.report import heading, probed, report, section, state_of_link
+from sparkwright.machine.host.operations.system import System
 from sparkwright.network.fabric import deploy as fabric
 from sparkwright.network.fabric.link_check import link_findings
 from sparkwright.plan.causes.log_causes import Diagnosis
@@ -43,6 +44,7 @@ def apply() -> None:
 def reads(own: Target) -> Iterator[Ask[Any]]:
     """Yield what the doctor asks of a Spark."""
     yield LISTENING
+    yield System.ask(root=own.root, apt=True)
     yield from (Checkup.ask(root=seat.place) for seat in own.chosen_seats)
     yield from fabric.reads(own)
 
@@ -68,6 +70,8 @@ def doctor(own: Target) -> Generator[StringCommand]:
         notice(line, color)
     if foreign := others(listening, may):
         notice(f"not ours, and open to the LAN: {', '.join(foreign)}")
+    for difference in read(host, System.ask(root=own.root, apt=True)).differences():
+        notice(str(difference))
     host.noop("looked at, and left as it is")
     yield from ()
 

@@ -9,7 +9,7 @@ from sparkwright.common.hardware import GIB
 from sparkwright.common.progress import time_text
 from sparkwright.insight.doctor.checkup import Checkup, FailedSwitch, gpu_lost
 from sparkwright.machine.host.survey import HANDOVER_LEAST
-from sparkwright.plan.causes.log_causes import Diagnosis, first_line, from_log, in_order
+from sparkwright.plan.causes.log_causes import Diagnosis, first_line, from_log, in_order, known_of
 from sparkwright.plan.causes.thresholds import (
     CLOCK_SKEW,
     DISK_FULL,
@@ -36,8 +36,6 @@ _SLOW_LINK = (
 # An engine's line about ten seconds in which requests stood still; in which it generated tokens.
 _STANDS = re.compile(r"prompt throughput: 0\.0 .*generation throughput: 0\.0 .*Running: [1-9]")
 _GENERATES = re.compile(r"Avg generation throughput: (?!0\.0 )[\d.]+ tokens/s")
-# The first driver branch that keeps memory which a process has freed.
-_POOLS = 610
 _NO_MEMORY = r"NV_ERR_NO_MEMORY|NVRM.*Out of memory"
 _FAULT = r"Xid.*\b31\b.*(MMU Fault|FAULT_PTE)"
 # Bits of `clocks_event_reasons.active` by which driver or hardware slow the GPU for its heat.
@@ -78,11 +76,12 @@ def signs(checkup: Checkup) -> Signs:
 
 
 def _memory(checkup: Checkup) -> Signs:
-    unit, log, driver = checkup.unit, checkup.log, (checkup.driver or "").split(".")[0]
+    unit, log = checkup.unit, checkup.log
     kernel, (total, free, available) = checkup.kernel, checkup.memory
     refused = not checkup.sound and any(_REFUSED in line for line in log)
-    pools = driver.isdecimal() and int(driver) >= _POOLS
-    large_pages = kernel.release.endswith("-64k") and pools
+    system = {"kernel": kernel.release, "driver": checkup.driver or ""}
+    known = {each.name for each in known_of(system)}
+    pools = "driver-memory-pools" in known
     # Sound starts log this line, too: it counts only where something went wrong (vllm#56824).
     failing = checkup.downs or unit is None or unit.ended or unit.restarts
     # Where twice as much is available as vLLM finds free, it is files in memory that make the
@@ -95,7 +94,7 @@ def _memory(checkup: Checkup) -> Signs:
     return {
         "page-cache": files if cached else None,
         "driver-memory-pools": f"driver {checkup.driver}" if refused and pools else None,
-        "driver-610-64k": first_line(log, _FAULT) if large_pages else None,
+        "driver-610-64k": first_line(log, _FAULT) if "driver-610-64k" in known else None,
         "driver-no-memory": first_line(log, _NO_MEMORY) if failing else None,
         "kernel-kho": kept if kernel.handover >= HANDOVER_LEAST else None,
     }

@@ -43,7 +43,7 @@ class Running(Part):
     Attributes:
         containers: by release.
         image: id of the declared release's image.
-        held: packages that are held back.
+        held: packages that are held back, by marks that are not of runs.
         inside: output of nvidia-smi in the container of the current engine; "" where none runs.
     """
 

@@ -7,19 +7,22 @@ from typing import Any
 from pyinfra.api import deploy
 
 from sparkwright.common.files import Directory, ManagedFile
+from sparkwright.common.operations import planning
 from sparkwright.common.part import Ask
 from sparkwright.common.placed import EARLYOOM, GUARD, JOURNALD, SYSCTL, layout
 from sparkwright.machine.host.operations.files import managed_files
 from sparkwright.machine.host.operations.room import drop_in, room, watchdog
 from sparkwright.machine.host.operations.services import engine_users, gpu_clock, service, sysctl
+from sparkwright.machine.host.operations.system import System, system_packages
 from sparkwright.machine.host.state import ASK_WATCHDOG, ask_placed, ask_release_files
 from sparkwright.run.target import Target, target
 
 
 def reads(own: Target) -> Iterator[Ask[Any]]:
-    """Yield what these steps ask of a Spark: all that the table of what we place has."""
+    """Yield what these steps ask of a Spark; of apt, which takes seconds, only for a plan."""
     yield ask_placed(own.root)
     yield ASK_WATCHDOG
+    yield System.ask(root=own.root, apt=planning())
     for seat in own.seats:
         if seat.release:
             yield ask_release_files(own.root, seat.release.id)
@@ -35,7 +38,7 @@ _PANIC = {"kernel.panic": "10", "kernel.hardlockup_panic": "1"}
 
 @deploy("Host")
 def apply() -> None:
-    """Keep the host alive: journal, memory, room, watchdog, kernel; limit the GPU's clock."""
+    """Keep the host alive: journal, memory, room, watchdog, kernel, GPU clock; hold packages."""
     settings = target().settings
     journal = f"{_JOURNAL}SystemMaxUse={settings.journal_max_use}\n"
     service(
@@ -51,6 +54,7 @@ def apply() -> None:
     values = {"vm.swappiness": str(settings.swappiness)} | _PANIC
     sysctl(name="Kernel parameters", path=SYSCTL, values=values, optional=[*_PANIC])
     gpu_clock(name="GPU clock")
+    system_packages(name="System packages")
 
 
 @deploy("Host")

@@ -7,7 +7,7 @@ from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
 from string import Template
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
@@ -135,6 +135,7 @@ class KnownCause(Model):
         starts: an engine that has begun to serve cannot meet it.
         lasts: it holds on after the engine has begun to serve.
         serving: an engine that serves may show it as well.
+        versions: patterns of the versions that are known for it, of "kernel" and "driver".
     """
 
     name: str
@@ -150,6 +151,7 @@ class KnownCause(Model):
     starts: bool = False
     lasts: bool = False
     serving: bool = False
+    versions: dict[Literal["kernel", "driver"], _Pattern] = Field(default_factory=dict)
 
     def diagnosis(self, evidence: str) -> Diagnosis:
         """Return the diagnosis, given the evidence that shows the cause."""
@@ -217,6 +219,15 @@ def table(subject: str) -> Sequence[KnownCause]:
 def causes() -> Mapping[str, KnownCause]:
     """Return name -> cause, of all that the doctor knows, the most specific first."""
     return {each.name: each for subject in SUBJECTS for each in table(subject)}
+
+
+def known_of(system: Mapping[str, str]) -> list[KnownCause]:
+    """Return the causes for which the versions of a kernel and a driver together are known."""
+    return [
+        each
+        for each in causes().values()
+        if (of := each.versions) and all(of[kind].search(system.get(kind, "")) for kind in of)
+    ]
 
 
 def from_log(

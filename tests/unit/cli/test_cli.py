@@ -44,6 +44,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Started:
         ("doctor --report -", "deploys/doctor.py -y --data report=-"),
         ("benchmark --workloads short", "deploys/benchmark.py --data workloads=short"),
         ("clean --keep-releases 0", "deploys/clean.py --data keep_releases=0"),
+        ("upgrade --limit chat", "deploys/upgrade.py --limit chat"),
         ("remove --weights", "deploys/remove.py --data weights=remove"),
     ],
 )

@@ -18,6 +18,7 @@ from tests.makers.engine import engines
 from tests.makers.fabric import spark as fabric_spark
 from tests.makers.preflight import SPARK
 from tests.makers.release import lock, recipe
+from tests.makers.updates import system
 from tests.unit.driven import Driven, fake_host, placed
 
 INVENTORY = """\
@@ -69,6 +70,7 @@ FOUND = {
     },
     "docker.image": {"image": None, "fault": ""},
     "door": NO_DOOR,
+    "updates": system(),
     "sockets.exporter": {"holder": None, "installed": False, "ours": False},
 }
 

@@ -30,13 +30,13 @@ def test_the_newest_records_in_folders_and_beside_them(tmp_path: Path) -> None:
     # The parts that it was made of.
     record(tmp_path / "17953/001/dmesg-efi_pstore-179530001", "a part\n", 301)
     record(tmp_path / "dmesg-ramoops-0", "alone\n", 200)
-    record(tmp_path / "17952/dmesg.txt", "\n".join(f"line {n}" for n in range(90)), 100)
+    record(tmp_path / "17952/dmesg.txt", "\n".join(f"line {n}" for n in range(200)), 100)
     record(tmp_path / "17951/dmesg.txt", "too old\n", 50)
     record(tmp_path / "console-ramoops-0", "no dmesg\n", 400)
     found = pstore(str(tmp_path))
     assert [each["at"] for each in found] == [300, 200, 100]
     assert found[0]["lines"] == [PANIC, "CPU: 3 UID: 0 PID: 0 Comm: swapper/3", "plain"]
-    assert found[2]["lines"] == [f"line {n}" for n in range(50, 90)]
+    assert found[2]["lines"] == [f"line {n}" for n in range(80, 200)]
 
 
 def test_a_record_is_read_within_bounds(tmp_path: Path) -> None:

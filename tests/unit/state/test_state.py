@@ -184,7 +184,7 @@ def test_the_gpu_with_the_most_memory_by_whatever_its_driver_knows(programs: Pat
 PARTS = (
     *("placed", "machine", "machine.memory", "gpu", "engines", "door", "sockets", "firewall"),
     *("network.link", "network.fabric", "status", "status.running", "checkup"),
-    "sockets.exporter",
+    *("sockets.exporter", "updates"),
 )
 # What a Spark is by systemd's word alone.
 OF_SYSTEMD = {

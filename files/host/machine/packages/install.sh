@@ -1,5 +1,6 @@
-# One attempt to install a package by apt. It does not wait for locks: the run tries again.
-# Before it stand the values of: package, state (a folder), update (yes or no), sources (apt's lines).
+# One attempt to install a package by apt, or to do something with several of the system's. It does
+# not wait for locks: the run tries again. Before it stand the values of: package, doing (install,
+# hold, unhold or upgrade), state (a folder), update (yes or no), sources (apt's lines).
 # Prints sections: @@held, @@updated, @@completed, and in the end @@done or @@failed. Exits 0.
 # By default Ubuntu also restarts other services after an installation.
 export LC_ALL=C DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1
@@ -55,14 +56,35 @@ if [ "$update" = yes ]; then
   echo @@updated
   grep '^[EW]: ' "$log"
 fi
-# Written down before the installation, which may be cut off.
-mkdir -p "$state" && touch "$state/installed" || exit
-dpkg-query --show --showformat='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed ||
-  grep -Fqx "$package" "$state/installed" || echo "$package" >>"$state/installed"
-if [ -z "$sources" ] || [ "$status" = 0 ]; then
-  mended apt-get install --quiet --yes --option DPkg::Lock::Timeout=0 $only \
-    --no-install-recommends --option Dpkg::Options::=--force-confold "$package"
-fi
+packages() {
+  mended apt-get install --quiet --yes --option DPkg::Lock::Timeout=0 \
+    --option Dpkg::Options::=--force-confold "$@"
+}
+mkdir -p "$state" || exit
+case $doing in
+install)
+  # Written down before the installation, which may be cut off; so are marks.
+  touch "$state/installed" || exit
+  dpkg-query --show --showformat='${db:Status-Status}' "$package" 2>/dev/null |
+    grep -qx installed || grep -Fqx "$package" "$state/installed" ||
+    echo "$package" >>"$state/installed"
+  if [ -z "$sources" ] || [ "$status" = 0 ]; then
+    packages $only --no-install-recommends "$package"
+  fi ;;
+hold)
+  touch "$state/held" || exit
+  for name in $package; do
+    grep -Fqx "$name" "$state/held" || echo "$name" >>"$state/held" || exit
+  done
+  try apt-mark hold $package ;;
+unhold)
+  names=$(apt-mark showhold | grep -Fxf "$state/held")
+  status=0
+  [ -z "$names" ] || try apt-mark unhold $names
+  [ "$status" != 0 ] || rm -f "$state/held" ;;
+upgrade)
+  packages --only-upgrade --allow-change-held-packages $package ;;
+esac
 if [ "$status" = 0 ]; then
   echo @@done
 else

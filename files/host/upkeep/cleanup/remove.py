@@ -78,6 +78,7 @@ class Removal:
         yield "rules of ufw", self._rules()
         yield "network", self._network()
         yield "settings", self._settings()
+        yield "marks of packages that are held", self._marks()
         yield "settings of Docker", self._docker_settings()
         yield "images", self._images()
         yield "accounts", self._accounts()
@@ -166,6 +167,13 @@ class Removal:
                 do("rmdir", "--ignore-fail-on-non-empty", str(Path(path).parent))
         for reader in dict.fromkeys(filter(None, ours.values())):
             do("systemctl", *(["daemon-reload"] if reader == "systemd" else ["restart", reader]))
+
+    def _marks(self) -> Part:
+        """The marks by which runs hold packages of the system."""
+        ours = text_of(self.root / "state/held").split()
+        held = [name for name in said("apt-mark", "showhold").split() if name in ours]
+        yield held
+        do("apt-mark", "unhold", *held)
 
     def _docker_settings(self) -> Part:
         backup = self.root / "backups/daemon.json"

@@ -48,21 +48,28 @@ def install(package: str, *, unless: str = "", new_source: bool = False) -> Func
         new_source: fetch the lists anew, as a source was added.
     """
     check(packages=[package])
-    return FunctionCommand(_install, (package, unless, new_source), {})
+    return FunctionCommand(_install, (package, unless, new_source, "install"), {})
 
 
-def _install(state: State, host: Host, package: str, unless: str, new_source: bool) -> bool:
+def system_apt(doing: str, packages: Iterable[str]) -> FunctionCommand:
+    """Return the command by which apt does that with the system's packages: see install.sh."""
+    return FunctionCommand(_install, (" ".join(packages), "", False, doing), {})
+
+
+def _install(state: State, host: Host, package: str, unless: str, anew: bool, doing: str) -> bool:
     """Run apt; print why it failed, and return whether it succeeded."""
+    undone = f"{package} is not installed" if doing == "install" else f"apt did not {doing} them"
     try:
         if unless and run_now(host, StringCommand(unless))[0]:
             return True
-        problem = _patiently(host, package, new_source)
+        why = _patiently(host, package, anew, doing)
+        problem = why and f"{undone}: {why}"
     except (OSError, EOFError, SSHException):
         problem = _LOST
     except PyinfraError as error:
         problem = str(error)
     except ValueError as error:
-        problem = f"{package} is not installed: {error}"
+        problem = f"{undone}: {error}"
     if problem:
         host.log_styled(plain_lines(problem), fg="red", log_func=logger.error)
     return not problem
@@ -84,18 +91,20 @@ def _bundled(host: Host, package: str) -> list[str]:
     return apt_sources(paths, folder, f"{own.root}/bundle")
 
 
-def _patiently(host: Host, package: str, new_source: bool) -> str | None:
+def _patiently(host: Host, package: str, new_source: bool, doing: str) -> str | None:
     """Try until no other program holds apt's locks; return why it failed, None if it did not."""
     own = target_of(host)
-    patience, sources = own.settings.apt_patience_seconds, _bundled(host, package)
+    patience = own.settings.apt_patience_seconds
+    sources = _bundled(host, package) if doing == "install" else []
     begun, last_line = time.monotonic(), -float(_SAY)
     while True:
         script = install_script(
             package,
             f"{own.root}/state",
-            update=new_source or host.name not in _updated,
+            update=doing == "install" and (new_source or host.name not in _updated),
             sources=sources,
             variables=own.settings.proxy_variables,
+            doing=doing,
         )
         found = parse_attempt(run_now(host, StringCommand(script))[1].stdout_lines)
         if "updated" in found:
@@ -107,15 +116,14 @@ def _patiently(host: Host, package: str, new_source: bool) -> str | None:
         if "completed" in found:
             host.log("an installation that had been cut off was completed (dpkg --configure -a)")
         if "held" not in found:
-            return failure(package, found["failed"]) if "failed" in found else None
+            return failure(found["failed"]) if "failed" in found else None
         held, waited = holder(found["held"]), time.monotonic() - begun
         bound = duration_text(patience)
         if waited >= patience:
             return (
-                f"{package} is not installed: {held}, still after {bound}. Let that end (on a new "
-                "Spark it is the first update of the system: `systemctl list-jobs`, DGX "
-                "Dashboard), and run again; to wait longer, set apt_patience_seconds in the group "
-                "data"
+                f"{held}, still after {bound}. Let that end (on a new Spark it is the first update "
+                "of the system: `systemctl list-jobs`, DGX Dashboard), and run again; to wait "
+                "longer, set apt_patience_seconds in the group data"
             )
         if waited - last_line >= _SAY:
             last_line, since = waited, f"{held}, for {duration_text(waited)}"
@@ -130,6 +138,7 @@ def install_script(
     update: bool,
     sources: Sequence[str] = (),
     variables: Mapping[str, str] | None = None,
+    doing: str = "install",
 ) -> str:
     """Return the POSIX shell script of one attempt; it does not wait for locks, and exits 0.
 
@@ -141,6 +150,7 @@ def install_script(
     """
     words = {
         "package": package,
+        "doing": doing,
         "state": state,
         "update": "yes" if update or sources else "no",
         "sources": "\n".join(sources),
@@ -172,12 +182,12 @@ def holder(lines: Sequence[str]) -> str:
     return f"{lock} is held by {program}{f' ({known})' if known else ''}"
 
 
-def failure(package: str, failed: Sequence[str]) -> str:
-    """Return the error that apt failed, with the remedy if it is known."""
+def failure(failed: Sequence[str]) -> str:
+    """Return the error of apt, with the remedy if it is known."""
     errors = " ".join(failed) or "apt does not say why"
     known: dict[str, str] = yaml.load(_REMEDIES)
     remedy = next((each for sign, each in known.items() if re.search(sign, errors)), None)
-    return f"{package} is not installed: {errors}. {remedy or 'Then run again'}."
+    return f"{errors}. {remedy or 'Then run again'}."
 
 
 def apt_sources(paths: Iterable[str], folder: str, place: str) -> list[str]:

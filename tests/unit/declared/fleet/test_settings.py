@@ -53,6 +53,7 @@ def test_each_setting_says_what_it_expects() -> None:
         ("proxy", "http://me:word@proxy.lan:3128", "found 'http://***@proxy.lan:3128'; expected n"),
         ("registry_mirrors", {"ghcr.io": "https://h"}, "found 'https://h'; expected a registry w"),
         ("registry_mirrors", {"a/b": "h.lan"}, "found 'a/b'; expected the name of a registry in"),
+        ("hold_system", "no", "found 'no'; expected True or False"),
         ("journal_max_use", "2 GB", "found '2 GB'; expected a size such as \"2G\""),
         ("earlyoom_arguments", 'a"b', "found 'a\"b'; expected text on one line, without double"),
         ("firewall_from", "192.168.1.0/24", "found '192.168.1.0/24'; expected networks, such as"),

@@ -116,8 +116,8 @@ def test_an_answer_without_an_end_is_none() -> None:
     ],
 )
 def test_what_apt_cannot_do_comes_with_a_remedy(said: str, remedy: str) -> None:
-    told = failure("earlyoom", [said])
-    assert told.startswith(f"earlyoom is not installed: {said}")
+    told = failure([said])
+    assert told.startswith(said)
     assert remedy in told
 
 

@@ -131,6 +131,7 @@ def serving(spark: Spark) -> Spark:
         docker=DOCKER,
         ufw="\n".join(f'echo "ufw allow {rule}"' for rule in rules),
         **{"dpkg-query": 'echo "installed earlyoom"; echo "config-files haproxy"'},
+        **{"apt-mark": '[ "$1" != showhold ] || printf "%s\\n" docker-ce linux-nvidia vim'},
     )
     spark.file(
         "netplan.yaml", "network:\n  ethernets:\n    fab0:\n      mtu: 1\n    fab1:\n      mtu: 1\n"
@@ -140,6 +141,7 @@ def serving(spark: Spark) -> Spark:
     spark.file("r/backups/daemon.json", json.dumps(RUNTIME))
     spark.file("r/state/sysctl", "vm.swappiness = 60\nvm.swappiness = 10\n")
     spark.file("r/state/installed", "earlyoom\nhaproxy\nearlyoom\n")
+    spark.file("r/state/held", "linux-nvidia\ndocker-ce\ngone\n")
     orders = {
         "image@1": {"image": "example.org/vllm@sha256:11", "size": 1},
         "image-build@2": {"image": "sparkwright/mine:aa", "base": "example.org/vllm@sha256:11"},
@@ -164,6 +166,7 @@ def test_what_goes_and_what_stays(serving: Spark) -> None:
         "rules of ufw": ["allow 8000/tcp"],
         "network": ["fab0", "fab1"],
         "settings": [f"{etc}/journald/ours.conf"],
+        "marks of packages that are held": ["docker-ce", "linux-nvidia"],
         "settings of Docker": [f"our keys of {etc}/daemon.json"],
         "images": ["sha256:33", "sha256:55", "sparkwright/mine:aa"],
         "unit files": [f"{etc}/systemd/{name}@.service" for name in ("image", "switch", "vllm")],
@@ -194,6 +197,8 @@ def test_how_it_goes(serving: Spark) -> None:
         "--unit=sparkwright-fabric /bin/sh -c true withdraw fab0 fab1",
         "sysctl --quiet --write vm.swappiness=60",
         "systemctl restart systemd-journald.service",
+        "apt-mark showhold",
+        "apt-mark unhold docker-ce linux-nvidia",
         # Docker is not restarted: a container of the owner's runs.
         "docker image rm --force sha256:22 sha256:33 sha256:55",
         "systemctl daemon-reload",
