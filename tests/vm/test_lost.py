@@ -81,7 +81,7 @@ def test_a_panic_reboots_and_leaves_its_last_words(machine: Machine) -> None:
         print(f"\npanic: {ends}")
         assert {*ends} == {"RESET"}
         assert _PANIC < ends["RESET"] < _PANIC + _LATE
-    program, request = state_program(frozenset(["pstore.pstore"])), '[["pstore.pstore", {}, 30]]'
+    program, request = state_program(frozenset(["checkup.pstore"])), '[["checkup.pstore", {}, 30]]'
     found = machine.run(f"{RUN} <<'END'\n{program}\n{request}\nEND\n")
     assert "Kernel panic - not syncing: sysrq triggered crash" in found
 

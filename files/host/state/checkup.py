@@ -6,12 +6,12 @@ import os
 import re
 import time
 from collections.abc import Iterable, Sequence
+from itertools import chain, islice
 from typing import Any
 
 from host.state import docker, gpu, machine
 from host.state.engine_api import ends, metrics
 from host.state.engines import current, engines, owner
-from host.state.pstore import pstore
 from host.state.readers import UnknownError, free_bytes, lines, meminfo, text, word
 from host.state.status import nvidia_smi
 
@@ -39,6 +39,13 @@ _LAST_WORDS = 1800
 # Systemd's message when an invocation begins, and journald's line: time, host, unit, message.
 _BEGIN = re.compile(r"Starting (\S+\.service - )?vLLM release ")
 _ENTRY = re.compile(r"^(?P<time>\d+\.\d+) \S+ [^:\s]+: (?P<text>.*)")
+# What a kernel said last: the firmware keeps it, and systemd-pstore brings it to the disk.
+_PSTORE = "/var/lib/systemd/pstore"
+# Files that are looked at; records that are read, lines of each, and bytes of its file.
+_LOOKED_AT, _RECORDS, _LAST_LINES, _RECORD = 500, 3, 120, 64 << 10
+# The kernel's priority and time before a line, and its line before each part of a record.
+_PREFIX = re.compile(r"^(<\d+>)?(\[ *\d+\.\d+\](\[ *\w+\])? ?)?")
+_PART = re.compile(r"(Panic|Oops|Emergency|Shutdown|Unknown)#\d+ Part\d+")
 
 
 def read(root: str) -> dict[str, Any]:
@@ -95,6 +102,27 @@ def _last_words() -> list[str]:
     now = time.time()
     records = (each["lines"] for each in pstore() if now - each["at"] < _DAY)
     return [f"{now:.6f} - kernel: {row}" for rows in records for row in rows]
+
+
+def pstore(folder: str = _PSTORE) -> list[dict[str, Any]]:
+    """Return the last lines of the newest records, and when each came to the disk: after a boot.
+
+    systemd makes a dmesg.txt of a record's parts, in a folder within a folder (its pstore.c).
+    """
+    found = chain(*(glob.iglob(f"{folder}/{below}dmesg*") for below in ("", "*/", "*/*/")))
+    paths = [path for path in islice(found, _LOOKED_AT) if os.path.isfile(path)]
+    whole = {os.path.dirname(path) for path in paths if path.endswith("/dmesg.txt")}
+    kept = (p for p in paths if p.endswith("/dmesg.txt") or os.path.dirname(p) not in whole)
+    newest = sorted(((os.path.getmtime(path), path) for path in kept), reverse=True)
+    return [{"at": at, "lines": _last_lines(path)} for at, path in newest[:_RECORDS]]
+
+
+def _last_lines(path: str) -> list[str]:
+    with open(path, "rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _RECORD))
+        rows = file.read(_RECORD).decode("utf-8", "replace").splitlines()
+    said = (_PREFIX.sub("", row).strip() for row in rows)
+    return [row for row in said if row and not _PART.fullmatch(row)][-_LAST_LINES:]
 
 
 def _journal(*options: str) -> list[str]:

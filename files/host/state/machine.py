@@ -10,10 +10,25 @@ from typing import Any
 
 from host.state import docker, gpu
 from host.state.engines import current, engines
-from host.state.readers import UnknownError, existing, lines, meminfo, names, once, run, text, word
+from host.state.readers import (
+    UnknownError,
+    existing,
+    lines,
+    meminfo,
+    names,
+    once,
+    output,
+    run,
+    text,
+    word,
+)
 from host.state.sockets import holders
 
 _DAEMON_JSON = "/etc/docker/daemon.json"
+# Where settings of systemd itself are, and its name at D-Bus.
+_FOLDERS = ("/etc", "/run", "/usr/local/lib", "/usr/lib")
+_SET = re.compile(r"^[ \t]*RuntimeWatchdogSec[ \t]*=[ \t]*\S", re.MULTILINE)
+_MANAGER = ("org.freedesktop.systemd1", "/org/freedesktop/systemd1")
 
 
 def read(
@@ -211,3 +226,33 @@ def gpu_proof(root: str) -> dict[str, Any]:
         "versions": [version for version in found if version],
         "proved": (text(f"{root}/state/gpu") or "").splitlines(),
     }
+
+
+def watchdog(ours: str) -> dict[str, Any]:
+    """Return the watchdog; `ours` is the file that sets it for us."""
+    # The kernel makes them by the firmware's tables, with or without a driver.
+    devices = names("/sys/bus/platform/devices")
+    arms = any(name.startswith("sbsa-gwdt") for name in devices)
+    return {
+        "device": os.path.exists("/dev/watchdog0"),
+        "offered": arms and bool(output("modinfo", "--field=filename", "sbsa_gwdt")),
+        "set_by": _set_by(ours),
+        "seconds": _seconds(),
+    }
+
+
+def _set_by(ours: str) -> str:
+    if "systemd.watchdog_sec=" in word("/proc/cmdline"):
+        return "the kernel's command line"
+    folders = [f"{folder}/systemd/system.conf.d" for folder in _FOLDERS]
+    files = [f"{folder}/{name}" for folder in folders for name in names(folder)]
+    others = (path for path in files if path.endswith(".conf") and path != ours)
+    paths = ("/etc/systemd/system.conf", *others)
+    return next((path for path in paths if _SET.search(text(path) or "")), "")
+
+
+def _seconds() -> int | None:
+    # systemctl would write "1min 30s".
+    asked = ("busctl", "get-property", *_MANAGER, f"{_MANAGER[0]}.Manager", "RuntimeWatchdogUSec")
+    microseconds = output(*asked).strip().removeprefix("t ")
+    return int(microseconds) // 10**6 if microseconds.isdecimal() else None

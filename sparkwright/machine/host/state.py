@@ -79,7 +79,7 @@ class Watchdog(Part):
         seconds: its time, as systemd knows it; 0 for none, None if unknown.
     """
 
-    part: ClassVar = "watchdog"
+    part: ClassVar = "machine.watchdog"
 
     device: bool
     offered: bool

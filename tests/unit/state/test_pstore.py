@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from host.state import checkup
-from host.state.pstore import pstore
+from host.state.checkup import pstore
 
 PART = """\
 Panic#1 Part1

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from host.state import watchdog as reader
+from host.state import machine as reader
 from sparkwright.common.placed import FILES, ROOM, SYSCTL, SYSTEMD, WATCHDOG, WATCHDOG_MODULE
 from sparkwright.machine.host.operations.room import drop_in, room, watchdog
 from sparkwright.machine.host.operations.services import sysctl
@@ -27,7 +27,7 @@ def machine(files: dict[str, Any] | None = None, **found: Any) -> Driven:
     """Return a Spark with a watchdog that nobody has set, but for what is `found`."""
     own = {"device": True, "offered": False, "set_by": "", "seconds": 0} | found
     settings = own.pop("settings", {})
-    state = {"watchdog": own, "placed": placed(files)}
+    state = {"machine.watchdog": own, "placed": placed(files)}
     return fake_host(state=state, root="/r", **settings)
 
 
@@ -108,7 +108,7 @@ def test_what_else_sets_it(system: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     (folder / "other.conf").write_text("[Manager]\nRuntimeWatchdogSec=\nDefaultTasksMax=9\n")
 
     def set_by() -> str:
-        return Watchdog.ask().value(json.dumps({"known": reader.read(ours)})).set_by
+        return Watchdog.ask().value(json.dumps({"known": reader.watchdog(ours)})).set_by
 
     assert set_by() == ""
     vendors = system / "usr/lib/systemd/system.conf.d"
@@ -126,7 +126,7 @@ def test_what_else_sets_it(system: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 )
 def test_what_systemd_has(monkeypatch: pytest.MonkeyPatch, said: str, seconds: int | None) -> None:
     monkeypatch.setattr(reader, "output", lambda *_: said)
-    found = reader.read(WATCHDOG)["seconds"]
+    found = reader.watchdog(WATCHDOG)["seconds"]
     # The largest stands for whatever the device had.
     assert found == seconds or (seconds is None and found > 10**12)
 
