@@ -4,7 +4,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyinfra.api import deploy
 
@@ -34,6 +34,9 @@ from sparkwright.plan.release.programs import program_files
 from sparkwright.run.spark import fleet_of
 from sparkwright.run.state import read_all
 from sparkwright.run.target import Target, bad_input, seats, target
+
+if TYPE_CHECKING:
+    from sparkwright.door.certificates import Certificate
 
 _FILES = HOST_FILES / "door"
 
@@ -79,21 +82,27 @@ def _plan(own: Target) -> DoorPlan:
     with bad_input():
         fleet = fleet_of(own.fleet)
         keys = None if own.api_key == "none" else run_keys(fleet)
-        certificate = None
-        if own.settings.secured:
-            # It takes 20 ms to import.
-            from sparkwright.door.certificates import door_certificate
-
-            check_authority(fleet, own.settings)
-            certificate = door_certificate(fleet, own.replica, own.settings, not is_dry_run())
         return DoorPlan(
             own.settings,
             port=own.port,
             place=own.replica,
             keys=keys,
-            certificate=certificate,
+            certificate=certificate_of(own),
             hold_seconds=own.settings.hold(own.recipe.for_sparks(len(own.ranks)).start_timeout),
         )
+
+
+def certificate_of(own: Target) -> "Certificate | None":
+    """Return the certificate of a replica's door; None without TLS, and on a worker."""
+    if not (own.settings.secured and own.is_head and own.replica):
+        return None
+    # It takes 20 ms to import.
+    from sparkwright.door.certificates import door_certificate
+
+    with bad_input():
+        fleet = fleet_of(own.fleet)
+        check_authority(fleet, own.settings)
+        return door_certificate(fleet, own.replica, own.settings, not is_dry_run())
 
 
 def check_authority(fleet: Fleet, settings: Settings) -> None:

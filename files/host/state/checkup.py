@@ -47,7 +47,9 @@ def read(root: str) -> dict[str, Any]:
     downs = json.loads(text(f"{root}/state/hard-downs") or "[]")
     recent = [down for down in downs if 0 <= now - down < _DAY]
     version, runtimes = _docker()
-    folders = (root, "/var/lib/docker")
+    folders, failed = (root, "/var/lib/docker"), failed_switch(root)
+    if failed:
+        failed["log"] = invocations(_engine_log(failed["release"]), (), None)
     return {
         "release": release,
         "unit": unit,
@@ -63,7 +65,7 @@ def read(root: str) -> dict[str, Any]:
         "gpu_inside": nvidia_smi(root),
         "downs": len(recent),
         "finished": ends(metrics(root, release)) if release else None,
-        "failed": _failed_switch(root),
+        "failed": failed,
         "cpu": _fastest_core(),
         "nic": [row.strip() for row in lines("lspci", "-vv", "-d", "15b3:") if "LnkSta:" in row],
         "system": _system(),
@@ -123,7 +125,7 @@ def _entry(row: str) -> tuple[float, str]:
     return time, message[:_LINE]
 
 
-def _failed_switch(root: str) -> dict[str, Any] | None:
+def failed_switch(root: str) -> dict[str, Any] | None:
     """Return the last switch of this seat, if it failed."""
     is_own = owner(root)
     reports = {
@@ -134,12 +136,7 @@ def _failed_switch(root: str) -> dict[str, Any] | None:
     report = json.loads(text(path) or "{}") if path else {}
     if report.get("phase") != "failed":
         return None
-    return {
-        "release": release,
-        "at": int(os.path.getmtime(path)),
-        "reason": report["message"],
-        "log": invocations(_engine_log(release), (), None),
-    }
+    return {"release": release, "at": int(os.path.getmtime(path)), "reason": report["message"]}
 
 
 def _swapped() -> int:

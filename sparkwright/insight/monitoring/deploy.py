@@ -1,25 +1,40 @@
-"""The metrics of a Spark's host for Prometheus: GPU, engine, memory, disks."""
+"""What a Spark tells: metrics of its host, for Prometheus, and notices, to its owner's webhook."""
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
-from pyinfra import host
-from pyinfra.api import StringCommand, deploy, operation
+from pyinfra import host, logger
+from pyinfra.api import (
+    FunctionCommand,
+    HiddenValue,
+    Host,
+    QuoteString,
+    State,
+    StringCommand,
+    deploy,
+    operation,
+)
 from pyinfra.api.command import PyinfraCommand
 
-from sparkwright.common.files import ManagedFile
-from sparkwright.common.operations import differs, notice
+from sparkwright.common.errors import PlanError
+from sparkwright.common.files import Directory, ManagedFile
+from sparkwright.common.local_file import check_private, read_text
+from sparkwright.common.operations import differs, notice, run_now
 from sparkwright.common.part import Ask, Part
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import EXPORTER, EXPORTER_DEFAULTS, folder
 from sparkwright.common.ports import EXPORTER_PORT, METRICS_PORT
 from sparkwright.common.render import unit_file
+from sparkwright.common.terminal import plain
 from sparkwright.declared.fleet.fabric_plan import FabricPlan
-from sparkwright.machine.host.operations.files import unit_state
+from sparkwright.declared.fleet.setting_values import WEBHOOK
+from sparkwright.door.deploy import certificate_of
+from sparkwright.machine.host.operations.files import secret_file, unit_state
 from sparkwright.machine.host.operations.services import service
 from sparkwright.plan.release.programs import program_files
 from sparkwright.run.state import read
-from sparkwright.run.target import Target, target
+from sparkwright.run.target import Target, bad_input, target
 
 # A head writes for its exporter; a worker answers its head, on the fabric.
 TIMER, SOCKET = "spark-metrics.timer", "fabric-metrics.socket"
@@ -27,6 +42,7 @@ TIMER, SOCKET = "spark-metrics.timer", "fabric-metrics.socket"
 _SCRAPES = 4
 # What timer and socket start.
 _SERVICES = {TIMER: "spark-metrics.service", SOCKET: "fabric-metrics@.service"}
+NOTICES = ("notify.timer", "notify.service")
 
 
 def reads(own: Target) -> Iterator[Ask[Any]]:
@@ -35,18 +51,41 @@ def reads(own: Target) -> Iterator[Ask[Any]]:
         yield Exporter.ask(root=own.root)
 
 
-def metrics_units(names: Iterable[str], root: str, plan: FabricPlan | None) -> list[ManagedFile]:
+def metrics_units(
+    names: Iterable[str], root: str, plan: FabricPlan | None, **values: Any
+) -> list[ManagedFile]:
     """Return units of files/host/insight/monitoring."""
-    values = {"root": root, "address": plan.addresses[0] if plan else "", "port": METRICS_PORT}
+    values |= {"root": root, "address": plan.addresses[0] if plan else "", "port": METRICS_PORT}
     return [unit_file(HOST_FILES / "insight" / "monitoring" / name, **values) for name in names]
 
 
 @deploy("Metrics")
 def apply() -> None:
-    """Have a head tell of its host through its door, and a worker through its head's."""
+    """Have a head tell of its host through its door, a worker through its head's, and notices."""
     own = target()
     unit = (TIMER if own.is_head else SOCKET) if own.recipe_name else None
-    stopped(name="None of another rank", units=[each for each in _SERVICES if each != unit])
+    with bad_input():
+        address = webhook(own.settings.notify)
+    others = [each for each in _SERVICES if each != unit] + ([] if address else [NOTICES[0]])
+    stopped(name="None of another rank", units=others)
+    text = HiddenValue(f"{address}\n") if address else None
+    secret_file(name="Webhook", path=f"{own.root}/secrets/webhook", content=text)
+    if address:
+        ends = {each: certificate_of(each) for each in own.seats if each.replica}
+        seats = [
+            f"{each.replica}={each.seat}={int(found.ends.timestamp()) if found else 0}"
+            for each, found in ends.items()
+        ]
+        values = {"spark": own.spark, "seats": seats, "proxy": own.settings.proxy_variables}
+        service(
+            name="Notices",
+            unit=NOTICES[0],
+            entries=[
+                *(folder(own.root, "bin"), Directory(f"{own.root}/state/notify")),
+                *program_files(own.root),
+                *metrics_units(NOTICES, own.root, None, **values),
+            ],
+        )
     if unit:
         service(
             name="GPU and engine",
@@ -59,6 +98,40 @@ def apply() -> None:
         )
     if unit == TIMER:
         node_exporter(name="Node exporter", root=own.root)
+
+
+def webhook(setting: str | None) -> str | None:
+    """Return the address of a webhook, of which the setting may name a file; None without one."""
+    if setting is None or "://" in setting:
+        return setting
+    path, expected = Path(setting).expanduser(), "a file with nothing but the URL of a webhook"
+    text = (read_text(path, expected, 4096) or "").strip()
+    if not WEBHOOK.fullmatch(text):
+        raise PlanError(f"group_data: notify: {path}: found no URL; expected {expected}")
+    check_private(path)
+    return text
+
+
+@deploy("Notices")
+def test() -> None:
+    """Send a test notice, and say what the webhook answers."""
+    tested(name="Test notice", own=target())
+
+
+@operation()
+def tested(own: Target) -> Generator[PyinfraCommand]:
+    """Send a test from the Spark; it fails where that does not arrive."""
+    proxy = (QuoteString(f"{key}={text}") for key, text in own.settings.proxy_variables.items())
+    program = QuoteString(f"{own.root}/bin/sparkwright-host")
+    words = "timeout 60 env", *proxy, program, "notify", QuoteString(own.root), own.spark, "test"
+
+    def send(state: State, host: Host) -> bool:
+        arrived, output = run_now(host, StringCommand(*words))
+        said = plain(output.stdout or output.stderr or "no answer within 60 s")
+        host.log(said, logger.info if arrived else logger.error)
+        return arrived
+
+    yield FunctionCommand(send, (), {})
 
 
 @operation()

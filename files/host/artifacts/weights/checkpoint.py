@@ -20,6 +20,8 @@ DAMAGES = 3
 
 PARTIAL = ".sparkwright-partial"
 SET_ASIDE = ".sparkwright-set-aside"
+# Names a file that lay there with a wrong hash, and was fetched anew: a disk or memory is bad.
+DAMAGED = ".sparkwright-damaged"
 
 
 class Source(Protocol):
@@ -90,7 +92,8 @@ class LocalCheckpoint:
 
         for file in unverified:
             place = self.folder / file.path
-            self._keep(file, place, file.digest_of(place, count))
+            if not self._keep(file, place, file.digest_of(place, count)):
+                replace(self.folder / DAMAGED, f"{file.path}\n")
         self._is_verified = True
 
     def fetch(self, source: Source) -> None:

@@ -1,0 +1,77 @@
+"""Notices of a Spark: which of them are due, and what is sent. State decides, not events."""
+
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+from urllib.request import Request
+
+HOUR, DAY = 3600.0, 86400.0
+# Causes of a Spark: each of its two replicas has three, and each folder of weights one. Of tries,
+# 1, 2, 4 … 60 minutes after another, 28 take a day.
+MOST, TRIES = 32, 28
+_ADDRESS = re.compile(r"(?:(ntfy|slack)\+)?(https?://([^/?]+).*)")
+
+
+class Notice(NamedTuple):
+    """What there is to say of a cause; `since` is 0 where nothing records when it began."""
+
+    cause: str
+    what: str
+    since: float = 0.0
+
+
+class Said(NamedTuple):
+    """What was said of a cause: seconds, or 0 for never, and the number of tries."""
+
+    since: float
+    seen: float = 0.0
+    told: float = 0.0
+    next: float = 0.0
+    tries: float = 0.0
+
+
+def decide(
+    record: Mapping[str, Said], found: Sequence[Notice], now: float
+) -> tuple[dict[str, Said], list[Notice]]:
+    """Return the notices to send, and the record in which each of them has been tried in vain.
+
+    What was away for less than an hour is the same as before, and is told once; so is an event
+    within an hour of the one that was told. What happened more than a day ago is no news.
+    """
+    # The clock may have gone back.
+    old = {key: Said(each[0], *(min(now, at) for at in each[1:])) for key, each in record.items()}
+    new = {cause: said for cause, said in old.items() if now - said.seen < HOUR}
+    due = []
+    for each in [each for each in found if not each.since or now - each.since < DAY][:MOST]:
+        said = (old if each.since else new).get(each.cause)
+        if not said or (each.since not in (0, said.since) and now - said.told >= HOUR):
+            said = Said(each.since or now)
+        said = said._replace(since=each.since or said.since, seen=now)
+        if not said.told and said.next <= now and said.tries < TRIES:
+            due.append(each)
+            wait = min(60 * 2**said.tries, HOUR)
+            said = said._replace(next=now + wait, tries=said.tries + 1)
+        new[each.cause] = said
+    return new, due
+
+
+def text(spark: str, notice: Notice, since: float) -> str:
+    """Return the message of a notice: one line, without a word of an engine's log."""
+    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(max(0.0, min(since, 1 << 34))))
+    line = f"{spark}: {notice.what}; since {when}. Next: sparkwright doctor --limit {spark}"
+    return "".join(each if each.isprintable() else " " for each in line[:500])
+
+
+def request(address: str, spark: str, message: str) -> Request:
+    """Return a message in the form that its address names (ntfy+https://…), or looks like."""
+    if not (found := _ADDRESS.fullmatch(address)):
+        raise ValueError("no address of a webhook")
+    named, url, host = found.groups()
+    is_slack = named == "slack" or host == "hooks.slack.com" or "/services/" in url
+    title = f"Spark {spark}"
+    if named == "ntfy" or (host.startswith("ntfy") and not is_slack):
+        return Request(url, message.encode(), {"Title": title, "Content-Type": "text/plain"})
+    body = {"text": message} if is_slack else {"title": title, "message": message}
+    return Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
