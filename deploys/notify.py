@@ -4,4 +4,4 @@ from sparkwright.insight.monitoring import deploy as monitoring
 from sparkwright.run.session import start_session
 
 start_session()
-monitoring.test()
+monitoring.notice_test(name="Test notice")

@@ -71,10 +71,10 @@ def apply() -> None:
     text = HiddenValue(f"{address}\n") if address else None
     secret_file(name="Webhook", path=f"{own.root}/secrets/webhook", content=text)
     if address:
-        ends = {each: certificate_of(each) for each in own.seats if each.replica}
+        doors = ((each, certificate_of(each)) for each in own.seats if each.replica)
         seats = [
-            f"{each.replica}={each.seat}={int(found.ends.timestamp()) if found else 0}"
-            for each, found in ends.items()
+            f"{each.replica}={each.seat}={found.ends.timestamp() if found else 0:.0f}"
+            for each, found in doors
         ]
         values = {"spark": own.spark, "seats": seats, "proxy": own.settings.proxy_variables}
         service(
@@ -112,15 +112,10 @@ def webhook(setting: str | None) -> str | None:
     return text
 
 
-@deploy("Notices")
-def test() -> None:
-    """Send a test notice, and say what the webhook answers."""
-    tested(name="Test notice", own=target())
-
-
 @operation()
-def tested(own: Target) -> Generator[PyinfraCommand]:
-    """Send a test from the Spark; it fails where that does not arrive."""
+def notice_test() -> Generator[PyinfraCommand]:
+    """Send a test from the current Spark; it fails where that does not arrive."""
+    own = target()
     proxy = (QuoteString(f"{key}={text}") for key, text in own.settings.proxy_variables.items())
     program = QuoteString(f"{own.root}/bin/sparkwright-host")
     words = "timeout 60 env", *proxy, program, "notify", QuoteString(own.root), own.spark, "test"

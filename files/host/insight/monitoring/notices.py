@@ -66,9 +66,7 @@ def text(spark: str, notice: Notice, since: float) -> str:
 
 def request(address: str, spark: str, message: str) -> Request:
     """Return a message in the form that its address names (ntfy+https://…), or looks like."""
-    if not (found := _ADDRESS.fullmatch(address)):
-        raise ValueError("no address of a webhook")
-    named, url, host = found.groups()
+    ((named, url, host),) = _ADDRESS.findall(address)
     is_slack = named == "slack" or host == "hooks.slack.com" or "/services/" in url
     title = f"Spark {spark}"
     if named == "ntfy" or (host.startswith("ntfy") and not is_slack):

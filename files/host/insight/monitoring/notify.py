@@ -12,7 +12,7 @@ from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
 from urllib.error import HTTPError
-from urllib.request import HTTPRedirectHandler, build_opener
+from urllib.request import HTTPRedirectHandler, build_opener, install_opener, urlopen
 
 from host.artifacts.weights.checkpoint import DAMAGED
 from host.artifacts.weights.record import read_json_below
@@ -39,8 +39,14 @@ _FAILURES = (OSError, ValueError, LookupError, TypeError, AttributeError, Unknow
 def found(root: str, seats: Iterable[str], now: float) -> Iterator[Notice]:
     """Yield what there is to say of a Spark; what cannot be read is left out."""
     for replica, seat, ends in (each.split("=") for each in seats):
+        place = f"{root}/{SEATS}/{seat}" if seat else root
         with suppress(*_FAILURES):
-            yield from _replica(f"{root}/{SEATS}/{seat}" if seat else root, replica)
+            at_work = any(map(owner(place), switches()))
+            if engines().get(current(place) or "", {}).get("active") == "failed" and not at_work:
+                yield Notice(f"engine of {replica}", f"the engine of {replica} has given up")
+            if failed := failed_switch(place):
+                what = f"the switch of {replica} to {failed['release']} was taken back"
+                yield Notice(f"switch of {replica}", what, failed["at"])
         if 0 < float(ends) < now + ENDING:
             what = f"the certificate of {replica} ends in 14 days: renew it, `sparkwright apply`"
             yield Notice(f"certificate of {replica}", what)
@@ -54,16 +60,6 @@ def found(root: str, seats: Iterable[str], now: float) -> Iterator[Notice]:
         down = read_json_below(root, "state/last-down.json", 1 << 16)
         what = f"back after an end without a shutdown ({down['cause'][:200]})"
         yield Notice("down", what, float(down["back"]))
-
-
-def _replica(place: str, replica: str) -> Iterator[Notice]:
-    if any(map(owner(place), switches())):
-        return
-    if engines().get(current(place) or "", {}).get("active") == "failed":
-        yield Notice(f"engine of {replica}", f"the engine of {replica} has given up")
-    if failed := failed_switch(place):
-        what = f"the switch of {replica} to {failed['release']} was taken back"
-        yield Notice(f"switch of {replica}", what, failed["at"])
 
 
 def tell(root: Path, spark: str, seats: Iterable[str]) -> None:
@@ -93,7 +89,8 @@ def send(root: Path, spark: str, message: str) -> tuple[bool, str]:
     try:
         folder = os.environ.get("CREDENTIALS_DIRECTORY") or root / "secrets"
         asked = request(Path(folder, "webhook").read_text("ascii").strip(), spark, message)
-        with build_opener(_Stay).open(asked, timeout=PATIENCE) as answer:
+        install_opener(build_opener(_Stay))
+        with urlopen(asked, timeout=PATIENCE) as answer:
             return True, f"the webhook answered {answer.status}"
     except FileNotFoundError:
         line = 'notify = "https://ntfy.lan/sparks"'
