@@ -9,8 +9,8 @@ from urllib.request import Request
 
 HOUR, DAY = 3600.0, 86400.0
 # Causes of a Spark: each of its two replicas has three, and each folder of weights one. Of tries,
-# 1, 2, 4 … 60 minutes after another, 28 take a day.
-MOST, TRIES = 32, 28
+# 1, 2, 4 … 60 minutes after another, 29 take a day.
+MOST, TRIES = 32, 29
 _ADDRESS = re.compile(r"(?:(ntfy|slack)\+)?(https?://([^/?]+).*)")
 
 
@@ -28,7 +28,7 @@ class Said(NamedTuple):
     since: float
     seen: float = 0.0
     told: float = 0.0
-    next: float = 0.0
+    tried: float = 0.0
     tries: float = 0.0
 
 
@@ -49,10 +49,10 @@ def decide(
         if not said or (each.since not in (0, said.since) and now - said.told >= HOUR):
             said = Said(each.since or now)
         said = said._replace(since=each.since or said.since, seen=now)
-        if not said.told and said.next <= now and said.tries < TRIES:
+        wait = min(60 * 2 ** (min(said.tries, TRIES) - 1), HOUR)
+        if not said.told and said.tries < TRIES and said.tried + wait <= now:
             due.append(each)
-            wait = min(60 * 2**said.tries, HOUR)
-            said = said._replace(next=now + wait, tries=said.tries + 1)
+            said = said._replace(tried=now, tries=said.tries + 1)
         new[each.cause] = said
     return new, due
 
