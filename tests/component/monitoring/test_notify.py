@@ -1,7 +1,6 @@
 """`sparkwright-host notify` against a real webhook: what arrives, when, and what nobody sees."""
 
 import json
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -115,7 +114,7 @@ def test_each_cause_is_told_once(root: Path, hook: type[Hook]) -> None:
     assert told == [
         "the engine of chat has given up",
         "the switch of chat to tiny-2 was taken back",
-        "the certificate of chat ends in 14 days: renew it, `sparkwright apply`",
+        "the certificate of chat ends in 14 days: renew it, and deploy",
         "weights in tiny@1 were damaged on the disk",
         "back after an end without a shutdown (power [2J)",
     ]
@@ -231,14 +230,6 @@ def test_a_damaged_record_is_none(root: Path, hook: type[Hook], damaged: str) ->
     look(root)
     look(root)
     assert len(hook.got) == 1
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root writes anywhere")
-def test_what_cannot_be_noted_is_not_sent(root: Path, hook: type[Hook]) -> None:
-    fails(root)
-    (root / "state/notify").chmod(0o500)
-    assert "cannot be written" in look(root)
-    assert hook.got == []
 
 
 def test_a_record_that_is_no_file_stops_the_sending(root: Path, hook: type[Hook]) -> None:

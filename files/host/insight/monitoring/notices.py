@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from urllib.request import Request
 
-HOUR, DAY = 3600.0, 86400.0
+# Seconds. What was away for less than AWAY is still the same.
+AWAY, HOUR, DAY = 300.0, 3600.0, 86400.0
 # Causes of a Spark: each of its two replicas has three, and each folder of weights one. Of tries,
 # 1, 2, 4 … 60 minutes after another, 29 take a day.
 MOST, TRIES = 32, 29
@@ -23,7 +24,7 @@ class Notice(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What was said of a cause: seconds, or 0 for never, and the number of tries."""
+    """What was said of a cause, in seconds; tries in vain, or -1 once a message has arrived."""
 
     since: float
     seen: float = 0.0
@@ -37,20 +38,20 @@ def decide(
 ) -> tuple[dict[str, Said], list[Notice]]:
     """Return the notices to send, and the record in which each of them has been tried in vain.
 
-    What was away for less than an hour is the same as before, and is told once; so is an event
-    within an hour of the one that was told. What happened more than a day ago is no news.
+    Of a cause, one message arrives in an hour: what comes back sooner is told then, if it is still
+    so. What happened more than a day ago is no news.
     """
     # The clock may have gone back.
     old = {key: Said(each[0], *(min(now, at) for at in each[1:])) for key, each in record.items()}
     new = {cause: said for cause, said in old.items() if now - said.seen < HOUR}
     due = []
     for each in [each for each in found if not each.since or now - each.since < DAY][:MOST]:
-        said = (old if each.since else new).get(each.cause)
-        if not said or (each.since not in (0, said.since) and now - said.told >= HOUR):
-            said = Said(each.since or now)
-        said = said._replace(since=each.since or said.since, seen=now)
-        wait = min(60 * 2 ** (min(said.tries, TRIES) - 1), HOUR)
-        if not said.told and said.tries < TRIES and said.tried + wait <= now:
+        said = old.get(each.cause, Said(0))
+        if each.since != said.since if each.since else now - said.seen >= AWAY:
+            said = Said(each.since or now, told=said.told)
+        said = said._replace(seen=now)
+        wait = min(60 * 2 ** (said.tries - 1), HOUR) if 0 <= said.tries < TRIES else float("inf")
+        if now >= max(said.tried + wait, said.told + HOUR):
             due.append(each)
             said = said._replace(tried=now, tries=said.tries + 1)
         new[each.cause] = said

@@ -48,7 +48,7 @@ def found(root: str, seats: Iterable[str], now: float) -> Iterator[Notice]:
                 what = f"the switch of {replica} to {failed['release']} was taken back"
                 yield Notice(f"switch of {replica}", what, failed["at"])
         if 0 < float(ends) < now + ENDING:
-            what = f"the certificate of {replica} ends in 14 days: renew it, `sparkwright apply`"
+            what = f"the certificate of {replica} ends in 14 days: renew it, and deploy"
             yield Notice(f"certificate of {replica}", what)
     with suppress(*_FAILURES):
         folders = filter(os.path.isdir, (root, "/var/lib/docker"))
@@ -75,7 +75,7 @@ def tell(root: Path, spark: str, seats: Iterable[str]) -> None:
         arrived, answer = send(root, spark, text(spark, each, record[each.cause].since))
         log(f"{each.cause}: {answer}")
         if arrived:
-            record[each.cause] = record[each.cause]._replace(told=now)
+            record[each.cause] = record[each.cause]._replace(told=now, tries=-1)
             replace(root / RECORD, json.dumps(record), durable=True)
 
 

@@ -41,7 +41,7 @@ class Told:
         for each in due:
             self.tries.append(now)
             if self.works:
-                self.record[each.cause] = self.record[each.cause]._replace(told=now)
+                self.record[each.cause] = self.record[each.cause]._replace(told=now, tries=-1)
                 self.told.append((now, each.cause))
 
     def minutes(self, begin: float, number: int, *found: Notice) -> None:
@@ -60,15 +60,32 @@ def test_what_lasts_is_told_once(owner: Told) -> None:
     assert owner.record[ENGINE.cause].since == NOW
 
 
-def test_what_comes_back_within_the_hour_is_not_told_again(owner: Told) -> None:
-    for hours in range(20):
-        owner.minutes(NOW + hours * HOUR, 30, ENGINE)
-        owner.minutes(NOW + hours * HOUR + 1800, 30)
-    assert len(owner.told) == 1
-    away = NOW + 20 * HOUR
-    owner.minutes(away, 59)
-    owner.minutes(away + 2 * HOUR, 2, ENGINE)
-    assert owner.told == [(NOW, ENGINE.cause), (away + 2 * HOUR, ENGINE.cause)]
+def test_what_comes_and_goes_is_told_once_an_hour(owner: Told) -> None:
+    for minute in range(0, 180, 20):
+        owner.minutes(NOW + 60 * minute, 10, ENGINE)
+        owner.minutes(NOW + 60 * minute + 600, 10)
+    assert [at for at, _ in owner.told] == [NOW, NOW + HOUR, NOW + 2 * HOUR]
+
+
+def test_what_comes_back_to_stay_is_told_when_the_hour_is_over(owner: Told) -> None:
+    owner.minutes(NOW, 10, ENGINE)
+    owner.minutes(NOW + 600, 10)
+    owner.minutes(NOW + 1200, 600, ENGINE)
+    assert [at for at, _ in owner.told] == [NOW, NOW + HOUR]
+    assert owner.record[ENGINE.cause].since == NOW + 1200
+
+
+def test_what_was_not_read_for_a_moment_is_still_the_same(owner: Told) -> None:
+    for minute in range(0, 300, 5):
+        owner.minutes(NOW + 60 * minute, 2, ENGINE)
+        owner.minutes(NOW + 60 * minute + 120, 3)
+    assert owner.told == [(NOW, ENGINE.cause)]
+
+
+def test_what_is_gone_is_forgotten(owner: Told) -> None:
+    owner.look(NOW, ENGINE)
+    owner.minutes(NOW + 60, 60)
+    assert owner.record == {}
 
 
 def test_of_events_one_an_hour_is_told(owner: Told) -> None:
