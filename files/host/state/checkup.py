@@ -10,7 +10,7 @@ from typing import Any
 
 from host.state import docker, gpu, machine
 from host.state.engine_api import ends, metrics
-from host.state.engines import current, engines, owner
+from host.state.engines import current, engines, failed_switch
 from host.state.readers import UnknownError, free_bytes, lines, meminfo, text, word
 from host.state.status import nvidia_smi
 
@@ -123,20 +123,6 @@ def _entry(row: str) -> tuple[float, str]:
     entry = _ENTRY.match(row)
     time, message = (float(entry["time"]), entry["text"]) if entry else (0.0, row.strip())
     return time, message[:_LINE]
-
-
-def failed_switch(root: str) -> dict[str, Any] | None:
-    """Return the last switch of this seat, if it failed."""
-    is_own = owner(root)
-    reports = {
-        path: os.path.basename(path).removeprefix("switch@").removesuffix(".json")
-        for path in sorted(glob.glob(f"{root}/jobs/switch@*.json"), key=os.path.getmtime)
-    }
-    path, release = next((each for each in reversed(reports.items()) if is_own(each[1])), ("", ""))
-    report = json.loads(text(path) or "{}") if path else {}
-    if report.get("phase") != "failed":
-        return None
-    return {"release": release, "at": int(os.path.getmtime(path)), "reason": report["message"]}
 
 
 def _swapped() -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from host.artifacts.weights.checkpoint import DAMAGED
+from host.artifacts.weights.record import DAMAGED
 from sparkwright.artifacts.weights.weights import manifest_text
 from sparkwright.plan.release.bundle import checkpoint_folder
 from tests.clock import patience

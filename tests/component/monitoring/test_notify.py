@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from host.artifacts.weights.checkpoint import DAMAGED
+from host.artifacts.weights.record import DAMAGED
 from tests.clock import patience
 from tests.component.servers import QuietHandler, free_port, serving
 from tests.programs import changed_program, ended, host_program, script
@@ -196,8 +196,8 @@ def test_who_does_not_listen_is_tried_again(root: Path, hook: type[Hook]) -> Non
 def test_who_is_silent_is_left_in_time(root: Path, hook: type[Hook]) -> None:
     fails(root)
     hook.hold.clear()
-    patch = "from host.insight.monitoring import notify\nnotify.PATIENCE = 0.2\nnotify.command()"
-    done = ended(changed_program(patch, root, SPARK, SEAT))
+    patch = "from host.insight.monitoring import notify, webhook\nwebhook.PATIENCE = 0.2\n"
+    done = ended(changed_program(f"{patch}notify.command()", root, SPARK, SEAT))
     assert "no answer of the webhook (" in done.stderr
     assert "Traceback" not in done.stderr
     assert record(root)["engine of chat"][2] == 0

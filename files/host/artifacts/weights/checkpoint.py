@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Any, Protocol
 
 from host.artifacts.weights.hashing_file import File, ResumableFile
-from host.artifacts.weights.record import RECORD, entry_of, read_record
+from host.artifacts.weights.record import DAMAGED, RECORD, entry_of, read_record
 from host.common.atomic import replace
 from host.common.log import log
 from host.common.progress import JobError
@@ -20,8 +20,6 @@ DAMAGES = 3
 
 PARTIAL = ".sparkwright-partial"
 SET_ASIDE = ".sparkwright-set-aside"
-# Names a file that lay there with a wrong hash, and was fetched anew: a disk or memory is bad.
-DAMAGED = ".sparkwright-damaged"
 
 
 class Source(Protocol):

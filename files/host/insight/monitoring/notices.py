@@ -1,18 +1,14 @@
-"""Notices of a Spark: which of them are due, and what is sent. State decides, not events."""
+"""Notices of a Spark: which of them are due, and what each says. State decides, not events."""
 
-import json
-import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
-from urllib.request import Request
 
 # Seconds. What was away for less than AWAY is still the same.
 AWAY, HOUR, DAY = 300.0, 3600.0, 86400.0
 # Causes of a Spark: each of its two replicas has three, and each folder of weights one. Of tries,
 # 1, 2, 4 … 60 minutes after another, 29 take a day.
 MOST, TRIES = 32, 29
-_ADDRESS = re.compile(r"(?:(ntfy|slack)\+)?(https?://([^/?]+).*)")
 
 
 class Notice(NamedTuple):
@@ -63,14 +59,3 @@ def text(spark: str, notice: Notice, since: float) -> str:
     when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(max(0.0, min(since, 1 << 34))))
     line = f"{spark}: {notice.what}; since {when}. Next: sparkwright doctor --limit {spark}"
     return "".join(each if each.isprintable() else " " for each in line[:500])
-
-
-def request(address: str, spark: str, message: str) -> Request:
-    """Return a message in the form that its address names (ntfy+https://…), or looks like."""
-    ((named, url, host),) = _ADDRESS.findall(address)
-    is_slack = named == "slack" or host == "hooks.slack.com" or "/services/" in url
-    title = f"Spark {spark}"
-    if named == "ntfy" or (host.startswith("ntfy") and not is_slack):
-        return Request(url, message.encode(), {"Title": title, "Content-Type": "text/plain"})
-    body = {"text": message} if is_slack else {"title": title, "message": message}
-    return Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})

@@ -9,20 +9,15 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from http.client import HTTPException
 from pathlib import Path
-from urllib.error import HTTPError
-from urllib.request import HTTPRedirectHandler, build_opener, install_opener, urlopen
 
-from host.artifacts.weights.checkpoint import DAMAGED
-from host.artifacts.weights.record import read_json_below
+from host.artifacts.weights.record import DAMAGED, read_json_below
 from host.common.atomic import replace
 from host.common.command_line import words
 from host.common.log import log
 from host.common.seat import SEATS
-from host.insight.monitoring.notices import DAY, MOST, Notice, Said, decide, request, text
-from host.state.checkup import failed_switch
-from host.state.engines import current, engines, owner, switches
+from host.insight.monitoring.notices import DAY, MOST, Notice, Said, decide, text
+from host.state.engines import current, engines, failed_switch, owner, switches
 from host.state.readers import UnknownError, free_bytes
 
 # Bytes, as sparkwright/plan/causes/thresholds.py has them.
@@ -30,8 +25,6 @@ DISK_FULL = 2 * 1024**3
 # Seconds before a certificate's end. A run renews the site's own 400 days before, and warns of
 # others 30 days before, when Let's Encrypt renews: both are late by two weeks now.
 ENDING = 14 * DAY
-# Seconds for each step of a connection; the unit bounds the whole.
-PATIENCE = 10
 RECORD = "state/notify/notices.json"
 _FAILURES = (OSError, ValueError, LookupError, TypeError, AttributeError, UnknownError)
 
@@ -72,43 +65,25 @@ def tell(root: Path, spark: str, seats: Iterable[str]) -> None:
     if record != old or not (root / RECORD).exists():
         replace(root / RECORD, json.dumps(record), durable=True)
     for each in due:
-        arrived, answer = send(root, spark, text(spark, each, record[each.cause].since))
+        arrived, answer = _send(root, spark, text(spark, each, record[each.cause].since))
         log(f"{each.cause}: {answer}")
         if arrived:
             record[each.cause] = record[each.cause]._replace(told=now, tries=-1)
             replace(root / RECORD, json.dumps(record), durable=True)
 
 
-class _Stay(HTTPRedirectHandler):
-    def redirect_request(self, *_: object) -> None:
-        """Follow none: a message is for the owner's own server."""
+def _send(root: Path, spark: str, message: str) -> tuple[bool, str]:
+    # It takes 0.1 s to import, which a minute without a notice does not need.
+    from host.insight.monitoring.webhook import send
 
-
-def send(root: Path, spark: str, message: str) -> tuple[bool, str]:
-    """Send a message; tell whether it has arrived, and what was answered, without the address."""
-    try:
-        folder = os.environ.get("CREDENTIALS_DIRECTORY") or root / "secrets"
-        asked = request(Path(folder, "webhook").read_text("ascii").strip(), spark, message)
-        install_opener(build_opener(_Stay))
-        with urlopen(asked, timeout=PATIENCE) as answer:
-            return True, f"the webhook answered {answer.status}"
-    except FileNotFoundError:
-        line = 'notify = "https://ntfy.lan/sparks"'
-        return False, f"no webhook is set here: add {line} to group_data/sparks.py, and apply"
-    except HTTPError as error:
-        remedies = {3: "it leads elsewhere: use that address", 4: "copy its address anew"}
-        remedy = remedies.get(error.code // 100, "look at that server")
-        return False, f"the webhook answered {error.code}: {remedy}"
-    except (OSError, HTTPException, ValueError) as error:
-        why = getattr(error, "reason", None) or getattr(error, "strerror", None)
-        return False, f"no answer of the webhook ({str(why or 'no HTTP, or too late')[:200]})"
+    return send(root, spark, message)
 
 
 def command() -> None:
     """Tell what is due, or send a test."""
     root, spark, *seats = words(__doc__, "ROOT", "SPARK", rest="REPLICA=SEAT=ENDS")
     if seats == ["test"]:
-        arrived, answer = send(Path(root), spark, f"{spark}: a test. Nothing is wrong.")
+        arrived, answer = _send(Path(root), spark, f"{spark}: a test. Nothing is wrong.")
         print(answer)
         sys.exit(not arrived)
     try:

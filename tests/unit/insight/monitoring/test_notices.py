@@ -9,7 +9,8 @@ import pytest
 from pyinfra.api import HiddenValue
 
 from host.insight.monitoring import notices, notify
-from host.insight.monitoring.notices import DAY, HOUR, MOST, TRIES, Notice, Said, decide, request
+from host.insight.monitoring.notices import DAY, HOUR, MOST, TRIES, Notice, Said, decide
+from host.insight.monitoring.webhook import request
 from sparkwright.common.errors import PlanError
 from sparkwright.declared.fleet.settings import read_settings
 from sparkwright.insight.monitoring.deploy import metrics_units, notice_test, webhook
