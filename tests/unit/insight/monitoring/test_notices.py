@@ -2,21 +2,28 @@
 
 import json
 import logging
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyinfra.api import HiddenValue
+from pyinfra.api.deploy import add_deploy
+from pyinfra.api.operations import run_ops
 
 from host.insight.monitoring import notices, notify
 from host.insight.monitoring.notices import DAY, HOUR, MOST, TRIES, Notice, Said, decide
 from host.insight.monitoring.webhook import request
+from sparkwright.common import render
 from sparkwright.common.errors import PlanError
+from sparkwright.common.files import ManagedFile
 from sparkwright.declared.fleet.settings import read_settings
+from sparkwright.insight.monitoring import deploy as monitoring
 from sparkwright.insight.monitoring.deploy import metrics_units, notice_test, webhook
 from sparkwright.machine.host.operations.files import secret_file
 from sparkwright.plan.causes.thresholds import DISK_FULL
-from tests.unit.driven import fake_host
+from tests.unit.driven import Driven, fake_host, file_of, placed
 
 NOW = 1_795_240_000.0
 ENGINE = Notice("engine of chat", "the engine of chat has given up")
@@ -294,6 +301,48 @@ def test_the_address_is_in_stdin_and_nowhere_else(caplog: pytest.LogCaptureFixtu
     assert [stdin for _, stdin in spark.commands if stdin] == [f"{SECRET[0]}\n"]
     assert not any("slack" in script for script in spark.scripts())
     assert "slack" not in caplog.text
+
+
+CHAT = {"replica": "chat", "recipe": "lab-tiny", "ranks": ["a"], "rank": 0, "spark": "a"}
+
+
+def applied(monkeypatch: pytest.MonkeyPatch, notify: str | None, timer: str) -> Driven:
+    """Have a run bring a Spark's metrics and notices; its timer is in systemd's words."""
+    ends = SimpleNamespace(ends=datetime.fromtimestamp(1_800_000_000.7, UTC))
+    monkeypatch.setattr(monitoring, "certificate_of", lambda _: ends)
+    found = {
+        "placed": placed({"/r/secrets/webhook": file_of("x", "600")}, {"notify.timer": timer}),
+        "sockets.exporter": {"holder": "x", "installed": False, "ours": False},
+    }
+    spark = fake_host(state=found, root="/r", notify=notify, hardware="lab", **CHAT)
+    with spark.current() as host:
+        host.state.check_for_changes = False
+        add_deploy(host.state, monitoring.apply)
+        run_ops(host.state)
+    return spark
+
+
+def test_a_run_brings_address_and_timer(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+    texts: list[str] = []
+
+    def unit_file(path: Path, **values: object) -> ManagedFile:
+        texts.append(render.render(path, **values))
+        return ManagedFile(f"/etc/systemd/system/{path.name}", texts[-1])
+
+    monkeypatch.setattr(monitoring, "unit_file", unit_file)
+    spark = applied(monkeypatch, str(file), "")
+    assert [stdin for _, stdin in spark.commands if stdin] == [f"{SECRET[0]}\n"]
+    scripts = "\n".join(spark.scripts())
+    assert "systemctl enable --quiet notify.timer" in scripts
+    assert "install -d -o root -g root -m 755 /r/state/notify" in scripts
+    assert any("notify /r a chat==1800000001\n" in text for text in texts)
+    assert "slack" not in scripts + "".join(texts)
+
+
+def test_a_run_without_one_takes_them_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    scripts = applied(monkeypatch, None, "loaded active enabled 1000").scripts()
+    assert "systemctl disable --quiet --now notify.timer" in scripts
+    assert "rm -f /r/secrets/webhook /r/secrets/webhook.new" in scripts
 
 
 ANSWERS = [
