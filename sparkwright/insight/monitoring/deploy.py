@@ -104,7 +104,7 @@ def webhook(setting: str | None) -> str | None:
     """Return the address of a webhook, of which the setting may name a file; None without one."""
     if setting is None or "://" in setting:
         return setting
-    path, expected = Path(setting).expanduser(), "a file with nothing but the URL of a webhook"
+    path, expected = Path(setting).expanduser(), "a file with a webhook's URL alone, without user@"
     text = (read_text(path, expected, 4096) or "").strip()
     if not WEBHOOK.fullmatch(text):
         raise PlanError(f"group_data: notify: {path}: found no URL; expected {expected}")

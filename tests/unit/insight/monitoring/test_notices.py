@@ -257,10 +257,14 @@ def test_a_file_that_is_the_owners_alone_has_any_address(file: Path) -> None:
     ("text", "mode", "expected"),
     [
         (SECRET[0], 0o640, "found mode 640, with which others can read it; expected 600: chmod"),
-        ("not one", 0o600, "found no URL; expected a file with nothing but the URL of a webhook"),
+        (
+            "not one",
+            0o600,
+            "found no URL; expected a file with a webhook's URL alone, without user@",
+        ),
         (f"{SECRET[0]}\n{SECRET[0]}", 0o600, "found no URL"),
         ("https://me:word@ntfy.lan/sparks", 0o600, "found no URL"),
-        (None, 0o600, "found no URL; expected a file with nothing but the URL of a webhook"),
+        (None, 0o600, "found no URL; expected a file with a webhook's URL alone, without user@"),
     ],
 )
 def test_a_file_that_cannot_be_is_refused(
