@@ -1,7 +1,7 @@
-"""Does its owner's webhook hear of a Spark? Sends a test from each."""
+"""Does a notice of each Spark arrive at the webhook? Sends a test."""
 
 from sparkwright.insight.monitoring import deploy as monitoring
 from sparkwright.run.session import start_session
 
 start_session()
-monitoring.notice_test(name="Test notice")
+monitoring.test_notice(name="Test notice")

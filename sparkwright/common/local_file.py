@@ -64,15 +64,6 @@ def read_text(path: Path, expected: str, most: int) -> str | None:
     return text
 
 
-def check_private(path: Path) -> None:
-    """Refuse a file that others than its owner can read, as a PlanError."""
-    if (mode := path.stat().st_mode & 0o777) & 0o077:
-        raise PlanError(
-            f"{path}: found mode {mode:o}, with which others can read it; expected 600: "
-            f"chmod 600 {path}"
-        )
-
-
 def write_file(path: Path, text: str, mode: int = 0o644, *, only_new: bool = False) -> bool:
     """Write a file in one step: readers, and an interrupted run, find the old or the new one.
 

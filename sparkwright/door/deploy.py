@@ -4,7 +4,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyinfra.api import deploy
 
@@ -35,9 +35,6 @@ from sparkwright.run.spark import fleet_of
 from sparkwright.run.state import read_all
 from sparkwright.run.target import Target, bad_input, seats, target
 
-if TYPE_CHECKING:
-    from sparkwright.door.certificates import Certificate
-
 _FILES = HOST_FILES / "door"
 
 # The parts of a run are greenlets: the first makes the keys, the others wait.
@@ -63,7 +60,7 @@ def apply() -> None:
         door(
             name="Door of the replica",
             root=own.place,
-            plan=_plan(own),
+            plan=door_plan(own),
             folders=[
                 folder(own.root, "bin"),
                 folder(own.root, "door"),
@@ -74,35 +71,29 @@ def apply() -> None:
         )
 
 
-def _plan(own: Target) -> DoorPlan:
-    """Return the door of the current Spark."""
+def door_plan(own: Target) -> DoorPlan:
+    """Return the door of a replica, on its head."""
     assert own.replica
     assert own.port
     assert own.recipe
     with bad_input():
         fleet = fleet_of(own.fleet)
         keys = None if own.api_key == "none" else run_keys(fleet)
+        certificate = None
+        if own.settings.secured:
+            # It takes 20 ms to import.
+            from sparkwright.door.certificates import door_certificate
+
+            check_authority(fleet, own.settings)
+            certificate = door_certificate(fleet, own.replica, own.settings, not is_dry_run())
         return DoorPlan(
             own.settings,
             port=own.port,
             place=own.replica,
             keys=keys,
-            certificate=certificate_of(own),
+            certificate=certificate,
             hold_seconds=own.settings.hold(own.recipe.for_sparks(len(own.ranks)).start_timeout),
         )
-
-
-def certificate_of(own: Target) -> "Certificate | None":
-    """Return the certificate of a replica's door; None without TLS, and on a worker."""
-    if not (own.settings.secured and own.is_head and own.replica):
-        return None
-    # It takes 20 ms to import.
-    from sparkwright.door.certificates import door_certificate
-
-    with bad_input():
-        fleet = fleet_of(own.fleet)
-        check_authority(fleet, own.settings)
-        return door_certificate(fleet, own.replica, own.settings, not is_dry_run())
 
 
 def check_authority(fleet: Fleet, settings: Settings) -> None:

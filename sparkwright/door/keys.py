@@ -12,7 +12,7 @@ from pathlib import Path
 from sparkwright.common import yaml
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
-from sparkwright.common.local_file import check_private, read_text, write_file
+from sparkwright.common.local_file import read_text, write_file
 from sparkwright.common.schema import parse
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.fleet import Fleet, keys_said
@@ -250,7 +250,11 @@ def read_file(path: Path, replicas: Collection[str]) -> list[Key] | None:
             if path.is_symlink():
                 raise PlanError(f"{path}: found a link to nothing; expected the API keys")
             return None
-        check_private(path)
+        if (mode := path.stat().st_mode & 0o777) & 0o077:
+            raise PlanError(
+                f"{path}: found mode {mode:o}, with which others can read it; expected 600: "
+                f"chmod 600 {path}"
+            )
         return parse_keys(text, str(path), replicas)
 
 

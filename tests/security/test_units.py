@@ -31,7 +31,7 @@ SETTINGS = {
     "root": "/opt/qwen36",
     "megahertz": 2000,
     "spark": "spark-a",
-    "seats": ["chat==1795240000", "embed=embed=0"],
+    "ends": 1795240000,
     "guarded": "1 a b",
     "clients": "192.168.100.12",
     "doors": ["192.168.1.20"],
@@ -155,8 +155,8 @@ def test_what_talks_to_the_internet_is_nobody(name: str) -> None:
     assert not any("/opt/qwen36/secrets" in line for line in directives(name, "Environment"))
 
 
-def test_what_tells_the_webhook_has_its_address_by_no_word_and_writes_its_record_alone() -> None:
-    name = "notify.service"
+def test_notices_have_the_webhooks_address_by_no_argument_and_write_their_record_alone() -> None:
+    name = "notify@.service"
     assert directives(name, "LoadCredential") == ["webhook:/opt/qwen36/secrets/webhook"]
     assert directives(name, "ReadWritePaths") == ["/opt/qwen36/state/notify"]
     assert directives(name, "CapabilityBoundingSet") == []

@@ -116,16 +116,16 @@ def test_what_was_taken_back_is_told_to_the_webhook(spark: Handle, served: str) 
         webhook = ("--data", f"notify=ntfy+http://{address}/s3cret")
         pyinfra(DEPLOY, *webhook).succeeded()
         assert pyinfra(DEPLOY, *webhook).succeeded().changed == frozenset()
-        pyinfra("deploys/notify.py", *webhook).succeeded().says("the webhook answered 200")
+        pyinfra("deploys/notify.py", *webhook).succeeded()
         told = eventually(lambda: [each for each in got if "was taken back" in each], "a notice")
     shown = spark.run(
-        "systemctl show notify.timer notify.service; systemctl cat notify.service; "
-        "sudo journalctl --no-pager --unit=notify; stat -c '%a %U' /opt/qwen36/secrets; "
+        "systemctl show notify.timer notify@look notify@test; systemctl cat notify@look; "
+        "sudo journalctl --no-pager --unit=notify@look; stat -c '%a %U' /opt/qwen36/secrets; "
         "sudo stat -c '%a %U' /opt/qwen36/secrets/webhook"
     ).stdout
     assert "s3cret" not in shown
     assert shown.splitlines()[-2:] == ["700 root", "600 root"]
-    assert "switch of " in shown
+    assert "was taken back" in shown
     assert [each for each in got if "a test" not in each] == told
     assert f"Next: sparkwright doctor --limit {spark.name}" in told[0]
     pyinfra(DEPLOY).succeeded()

@@ -24,10 +24,8 @@ _PATH = re.compile(r"[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
 _SIZE = re.compile(r"[0-9]+(\.[0-9]+)?[KMGT]?")
 # Such a path stands in a unit, too.
 _FOLDER = re.compile(r"(/(?!\.\.?(/|$))[\w.@+-]{1,255})+", re.ASCII)
-# A webhook's address, without a user: its server's name has no "@". In group data, it names no
-# server that lets anybody in who knows the rest, and has no long word, which is a token.
-WEBHOOK = re.compile(r"((ntfy|slack)\+)?https?://[\w.\[\]:-]+(/[!-~]{0,1500})?", re.ASCII)
-_OPEN = re.compile(r"(?!.*//(hooks\.slack\.com|ntfy\.sh)\b)(?!.*/(?=\w*\d)[\w-]{16,})[^?]+")
+# A file, or a webhook's URL that is no secret: group data is kept in git.
+_NO_SECRET = re.compile(r"(?!.*://).+|(ntfy\+)?https?://(?!ntfy\.sh\b)[a-z0-9.:\[\]-]+/[a-z-]+")
 _WITH_PORT = "the address of a proxy with its port, such as http://proxy.lan:3128"
 # Host numbers of the two Sparks of a pair, in the order of their names: the network stays the same
 # if head and worker change places in the inventory.
@@ -141,17 +139,9 @@ _Folder = Annotated[
     ),
 ]
 Folders = Annotated[_Many[_Folder], Field(description='absolute paths, such as ("/mnt/models",)')]
-_Notify = Annotated[
-    Text,
-    satisfying(
-        lambda text: "://" not in text or (WEBHOOK.fullmatch(text) and _OPEN.fullmatch(text)),
-        "a URL without password or token: group data is kept in git. Put a secret one into a file "
-        "of your own (chmod 600), and name that: notify = '~/.config/sparkwright/webhook'",
-    ),
-]
 Notify = Annotated[
-    _Notify | None,
-    Field(description='a URL such as "https://ntfy.lan/sparks", a file that has one, or None'),
+    Annotated[Text, matching(_NO_SECRET)] | None,
+    Field(description="a URL such as https://ntfy.lan/sparks, a file with a secret one, or None"),
 ]
 File = Annotated[Text | None, Field(description="the path of a PEM file, or None")]
 Root = Annotated[str, matching(_ROOT), Field(description="a path such as /opt/qwen36")]

@@ -200,9 +200,8 @@ class Settings(Model):
     """The largest size of the journal on the disk."""
 
     notify: kinds.Notify = None
-    """The webhook that hears of an engine that gave up, a release that was taken back, a Spark that
-    is back after a hard end, and more (docs/monitoring.md): its URL, or, where that is a secret as
-    Slack's is, the path of a file on the machine that runs pyinfra. None: nobody hears of it."""
+    """The webhook to which a Spark sends notices (docs/monitoring.md): its URL, or, as Slack's is a
+    secret, the path of a file on the machine that runs pyinfra. None: it sends none."""
 
     # MHz: above the clock of a throttled Spark, up to more than any of these GPUs has.
     gpu_clock_max_mhz: Annotated[int | None, whole(1000, 3500, "MHz", ", or None")] = None

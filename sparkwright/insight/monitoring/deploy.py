@@ -1,35 +1,25 @@
-"""What a Spark tells: metrics of its host, for Prometheus, and notices, to its owner's webhook."""
+"""What a Spark says of itself: metrics, for Prometheus, and notices, to its owner's webhook."""
 
+import re
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pyinfra import host, logger
-from pyinfra.api import (
-    FunctionCommand,
-    HiddenValue,
-    Host,
-    QuoteString,
-    State,
-    StringCommand,
-    deploy,
-    operation,
-)
+from pyinfra import host
+from pyinfra.api import HiddenValue, StringCommand, deploy, operation
 from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.files import Directory, ManagedFile
-from sparkwright.common.local_file import check_private, read_text
-from sparkwright.common.operations import differs, notice, run_now
+from sparkwright.common.local_file import read_text
+from sparkwright.common.operations import differs, failing, notice
 from sparkwright.common.part import Ask, Part
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import EXPORTER, EXPORTER_DEFAULTS, folder
 from sparkwright.common.ports import EXPORTER_PORT, METRICS_PORT
 from sparkwright.common.render import unit_file
-from sparkwright.common.terminal import plain
 from sparkwright.declared.fleet.fabric_plan import FabricPlan
-from sparkwright.declared.fleet.setting_values import WEBHOOK
-from sparkwright.door.deploy import certificate_of
+from sparkwright.door.deploy import door_plan
 from sparkwright.machine.host.operations.files import secret_file, unit_state
 from sparkwright.machine.host.operations.services import service
 from sparkwright.plan.release.programs import program_files
@@ -42,7 +32,8 @@ TIMER, SOCKET = "spark-metrics.timer", "fabric-metrics.socket"
 _SCRAPES = 4
 # What timer and socket start.
 _SERVICES = {TIMER: "spark-metrics.service", SOCKET: "fabric-metrics@.service"}
-NOTICES = ("notify.timer", "notify.service")
+_NOTICES = ("notify.timer", "notify@.service")
+_FILES = HOST_FILES / "insight" / "monitoring"
 
 
 def reads(own: Target) -> Iterator[Ask[Any]]:
@@ -51,39 +42,35 @@ def reads(own: Target) -> Iterator[Ask[Any]]:
         yield Exporter.ask(root=own.root)
 
 
-def metrics_units(
-    names: Iterable[str], root: str, plan: FabricPlan | None, **values: Any
-) -> list[ManagedFile]:
+def metrics_units(names: Iterable[str], root: str, plan: FabricPlan | None) -> list[ManagedFile]:
     """Return units of files/host/insight/monitoring."""
-    values |= {"root": root, "address": plan.addresses[0] if plan else "", "port": METRICS_PORT}
-    return [unit_file(HOST_FILES / "insight" / "monitoring" / name, **values) for name in names]
+    values = {"root": root, "address": plan.addresses[0] if plan else "", "port": METRICS_PORT}
+    return [unit_file(_FILES / name, **values) for name in names]
 
 
 @deploy("Metrics")
 def apply() -> None:
-    """Have a head tell of its host through its door, a worker through its head's, and notices."""
+    """Have metrics of a head behind its door, of a worker behind its head's; and send notices."""
     own = target()
     unit = (TIMER if own.is_head else SOCKET) if own.recipe_name else None
     with bad_input():
         address = webhook(own.settings.notify)
-    others = [each for each in _SERVICES if each != unit] + ([] if address else [NOTICES[0]])
-    stopped(name="None of another rank", units=others)
-    text = HiddenValue(f"{address}\n") if address else None
-    secret_file(name="Webhook", path=f"{own.root}/secrets/webhook", content=text)
+    wanted = {unit, _NOTICES[0] if address else None}
+    stopped(name="None of another rank", units=sorted({*_SERVICES, _NOTICES[0]} - wanted))
+    secret = HiddenValue(f"{address}\n") if address else None
+    secret_file(name="Webhook", path=f"{own.root}/secrets/webhook", content=secret)
     if address:
-        doors = ((each, certificate_of(each)) for each in own.seats if each.replica)
-        seats = [
-            f"{each.replica}={each.seat}={found.ends.timestamp() if found else 0:.0f}"
-            for each, found in doors
-        ]
-        values = {"spark": own.spark, "seats": seats, "proxy": own.settings.proxy_variables}
+        doors = [door_plan(each) for each in own.seats if each.is_head and each.port]
+        ends = [each.certificate.ends.timestamp() for each in doors if each.certificate]
+        values = {"root": own.root, "spark": own.spark, "ends": int(min(ends, default=0))}
+        proxy = own.settings.proxy_variables
         service(
             name="Notices",
-            unit=NOTICES[0],
+            unit=_NOTICES[0],
             entries=[
                 *(folder(own.root, "bin"), Directory(f"{own.root}/state/notify")),
                 *program_files(own.root),
-                *metrics_units(NOTICES, own.root, None, **values),
+                *(unit_file(_FILES / each, **values, proxy=proxy) for each in _NOTICES),
             ],
         )
     if unit:
@@ -101,32 +88,25 @@ def apply() -> None:
 
 
 def webhook(setting: str | None) -> str | None:
-    """Return the address of a webhook, of which the setting may name a file; None without one."""
+    """Return the address of a webhook: the setting, or what the file has that it names."""
     if setting is None or "://" in setting:
         return setting
-    path, expected = Path(setting).expanduser(), "a file with a webhook's URL alone, without user@"
+    path, expected = Path(setting).expanduser(), "a webhook's URL in a file of mode 600"
     text = (read_text(path, expected, 4096) or "").strip()
-    if not WEBHOOK.fullmatch(text):
-        raise PlanError(f"group_data: notify: {path}: found no URL; expected {expected}")
-    check_private(path)
+    is_url = re.fullmatch(r"(ntfy\+)?https?://[!-?A-~]+", text)
+    found = f"mode {path.stat().st_mode & 0o777:o}" if is_url else "no URL"
+    if found not in ("mode 600", "mode 400"):
+        raise PlanError(f"group_data: notify: {path}: found {found}; expected {expected}")
     return text
 
 
 @operation()
-def notice_test() -> Generator[PyinfraCommand]:
-    """Send a test from the current Spark; it fails where that does not arrive."""
-    own = target()
-    proxy = (QuoteString(f"{key}={text}") for key, text in own.settings.proxy_variables.items())
-    program = QuoteString(f"{own.root}/bin/sparkwright-host")
-    words = "timeout 60 env", *proxy, program, "notify", QuoteString(own.root), own.spark, "test"
-
-    def send(state: State, host: Host) -> bool:
-        arrived, output = run_now(host, StringCommand(*words))
-        said = plain(output.stdout or output.stderr or "no answer within 60 s")
-        host.log(said, logger.info if arrived else logger.error)
-        return arrived
-
-    yield FunctionCommand(send, (), {})
+def test_notice() -> Generator[StringCommand]:
+    """Have the current Spark send a test; it fails where that does not arrive."""
+    if target().settings.notify is None:
+        yield failing("No webhook is set: set `notify` in the group data, and apply.")
+    shown = "{ journalctl --unit=notify@test --lines=5 --output=cat >&2; exit 1; }"
+    yield StringCommand("systemctl start notify@test ||", shown)
 
 
 @operation()

@@ -32,7 +32,7 @@ MAY = {
     "sparkwright/run/inventory/groups.py",
     "sparkwright/insight/drift/deploy.py",
     # A Spark does not know what its owner types; a unit that did would differ by each run.
-    "files/host/insight/monitoring/notices.py",
+    "files/host/insight/monitoring/notify.py",
 }
 
 
