@@ -135,8 +135,8 @@ docker_log_options = {"max-size": "50m", "max-file": "3"}
 # The largest size of the journal on the disk.
 journal_max_use = "2G"
 
-# The webhook to which a Spark sends notices (docs/monitoring.md): its URL, or, as Slack's is a
-# secret, the path of a file on the machine that runs pyinfra. None: it sends none.
+# The webhook for notices (docs/monitoring.md): its URL, or the path of a file with it on the
+# machine that runs pyinfra.
 notify = None
 
 # The limit of the GPU's clock in MHz, such as 2200 (2000 to 2200 in field reports); None for no

@@ -110,7 +110,7 @@ _verb(
 )
 _verb(
     "notify",
-    "Send a test notice from each Spark to the webhook of the setting `notify`.",
+    "Send a test notice from each Spark to your webhook.",
     click.argument("test", type=click.Choice(["test"]), expose_value=False),
     flags=["-y"],
     example="test --limit spark-a",

@@ -200,8 +200,8 @@ class Settings(Model):
     """The largest size of the journal on the disk."""
 
     notify: kinds.Notify = None
-    """The webhook to which a Spark sends notices (docs/monitoring.md): its URL, or, as Slack's is a
-    secret, the path of a file on the machine that runs pyinfra. None: it sends none."""
+    """The webhook for notices (docs/monitoring.md): its URL, or the path of a file with it on the
+    machine that runs pyinfra."""
 
     # MHz: above the clock of a throttled Spark, up to more than any of these GPUs has.
     gpu_clock_max_mhz: Annotated[int | None, whole(1000, 3500, "MHz", ", or None")] = None

@@ -86,9 +86,8 @@ def _utc(seconds: float) -> str:
 
 
 def look(root: Path, spark: str, ends: int) -> None:
-    """Send what is due, once its try is in the record: else it would be sent each minute."""
+    """Send what is due, once its try is in the record; a damaged record counts as none."""
     now, old = int(time.time()), Record()
-    # A damaged record counts as none.
     with suppress(*_UNREADABLE):
         entries = read_json_below(root, RECORD, 1 << 16).items()
         old = {cause: (str(sent), int(after)) for cause, (sent, after) in entries}
@@ -114,7 +113,8 @@ def send(message: str) -> bool:
     for handler in (web.ProxyHandler, web.UnknownHandler, web.HTTPHandler, web.HTTPSHandler):
         opener.add_handler(handler())
     try:
-        address = Path(os.environ["CREDENTIALS_DIRECTORY"], "webhook").read_text("ascii").strip()
+        folder = os.environ["CREDENTIALS_DIRECTORY"]
+        address = Path(folder, "webhook").read_text(encoding="ascii").strip()
         with opener.open(web.Request(*request(address, message)), timeout=PATIENCE) as answer:
             arrived, said = answer.status // 100 == 2, f"answered {answer.status}"
     except (OSError, HTTPException, ValueError) as error:
