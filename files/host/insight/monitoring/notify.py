@@ -113,8 +113,7 @@ def send(message: str) -> bool:
     for handler in (web.ProxyHandler, web.UnknownHandler, web.HTTPHandler, web.HTTPSHandler):
         opener.add_handler(handler())
     try:
-        folder = os.environ["CREDENTIALS_DIRECTORY"]
-        address = Path(folder, "webhook").read_text(encoding="ascii").strip()
+        address = Path(os.environ["CREDENTIALS_DIRECTORY"], "webhook").read_text("utf-8").strip()
         with opener.open(web.Request(*request(address, message)), timeout=PATIENCE) as answer:
             arrived, said = answer.status // 100 == 2, f"answered {answer.status}"
     except (OSError, HTTPException, ValueError) as error:
