@@ -135,8 +135,8 @@ def test_a_disk_that_runs_out_is_named(root: Path, hook: type[Hook]) -> None:
             ended(changed_program(f"{patch}notify.command()", root, SPARK, "0", "look")).returncode
             == 0
         )
-    (told,) = hook.got
-    assert told.startswith(f"{PATH} spark-a: less than 2 GiB are free at {root}")
+    (line,) = hook.got
+    assert line.startswith(f"{PATH} spark-a: less than 2 GiB are free at {root}")
 
 
 def test_a_switch_under_way_has_the_last_word(root: Path, hook: type[Hook]) -> None:
