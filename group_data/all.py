@@ -145,6 +145,10 @@ journal_max_use = "2G"
 # minutes: these 60 s, a boot, the engine's start.
 watchdog_seconds = 60
 
+# The webhook for notices (docs/monitoring.md): its URL, or the path of a file with it on the
+# machine that runs pyinfra.
+notify = None
+
 # The limit of the GPU's clock in MHz, such as 2200; None for no limit. For Sparks that run hot or
 # power off under load: it slows decoding only a little (docs/machine.md).
 gpu_clock_max_mhz = None

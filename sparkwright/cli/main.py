@@ -109,6 +109,13 @@ _verb(
     example="--report report.md",
 )
 _verb(
+    "notify",
+    "Send a test notice from each Spark to your webhook.",
+    click.argument("test", type=click.Choice(["test"]), expose_value=False),
+    flags=["-y"],
+    example="test --limit spark-a",
+)
+_verb(
     "drift",
     "Show what differs from what is declared; change nothing.\n\nThe exit status is 0 where "
     "nothing differs, 2 where something does, and 1 where a Spark could not be read.",

@@ -18,7 +18,7 @@ from sparkwright.declared.fleet.fleet import Fleet
 
 _ENTRY = "inventory.py"
 # Verbs that change no Spark, and so ask for no confirmation.
-_LOOKS = ("plan", "status", "doctor", "drift")
+_LOOKS = ("plan", "status", "doctor", "drift", "notify")
 
 LIMIT = click.option(
     "--limit", multiple=True, metavar="NAME", help="Only this Spark or replica; repeatable."

@@ -13,7 +13,7 @@ from sparkwright.common.paths import INVENTORY_VARIABLE
 # Set by `sparkwright`, which starts pyinfra: the program with its own options, and its whole line.
 PROGRAM_VARIABLE, LINE_VARIABLE = "SPARKWRIGHT_PROGRAM", "SPARKWRIGHT_LINE"
 
-_SAME = "benchmark clean doctor drift gateway remove rollback start status stop upgrade"
+_SAME = "benchmark clean doctor drift gateway notify remove rollback start status stop upgrade"
 # The verbs that pyinfra has as well, by what it runs for them.
 DEPLOYS = {"apply": "deploys/spark.py"} | {verb: f"deploys/{verb}.py" for verb in _SAME.split()}
 

@@ -60,7 +60,7 @@ def apply() -> None:
         door(
             name="Door of the replica",
             root=own.place,
-            plan=_plan(own),
+            plan=door_plan(own),
             folders=[
                 folder(own.root, "bin"),
                 folder(own.root, "door"),
@@ -71,8 +71,8 @@ def apply() -> None:
         )
 
 
-def _plan(own: Target) -> DoorPlan:
-    """Return the door of the current Spark."""
+def door_plan(own: Target) -> DoorPlan:
+    """Return the door of a replica, on its head."""
     assert own.replica
     assert own.port
     assert own.recipe

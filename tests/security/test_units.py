@@ -30,6 +30,8 @@ VERSION = 252
 SETTINGS = {
     "root": "/opt/qwen36",
     "megahertz": 2000,
+    "spark": "spark-a",
+    "ends": 1795240000,
     "guarded": "1 a b",
     "clients": "192.168.100.12",
     "doors": ["192.168.1.20"],
@@ -151,6 +153,16 @@ def test_what_talks_to_the_internet_is_nobody(name: str) -> None:
     assert len(credentials) == 1
     # In no argument and no environment, which /proc shows.
     assert not any("/opt/qwen36/secrets" in line for line in directives(name, "Environment"))
+
+
+def test_notices_have_the_webhooks_address_by_no_argument_and_write_their_record_alone() -> None:
+    name = "notify@.service"
+    assert directives(name, "LoadCredential") == ["webhook:/opt/qwen36/secrets/webhook"]
+    assert directives(name, "ReadWritePaths") == ["/opt/qwen36/state/notify"]
+    assert directives(name, "CapabilityBoundingSet") == []
+    (start,) = re.findall("^ExecStart=(.*)$", text(name), re.MULTILINE)
+    assert "secrets" not in start
+    assert not any("secrets" in line for line in directives(name, "Environment"))
 
 
 def test_the_gateway_exchanges_packets_with_the_doors_alone() -> None:

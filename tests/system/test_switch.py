@@ -8,16 +8,19 @@ import shutil
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 from sparkwright.plan.release.lock import lock_path
 from tests.clock import patience
+from tests.component.servers import QuietHandler, serving
 from tests.driver.client import ask
 from tests.driver.declared import BROKEN, changed, seed
 from tests.driver.load import CLIENTS, Load, load
 from tests.driver.product import DEPLOY, background, here, killed_at, pyinfra
 from tests.driver.sparks import current, eventually, only, standing, wait_active
 from tests.lab import hub, services
+from tests.lab.network import HOST
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET
 
@@ -97,6 +100,39 @@ def test_a_release_that_cannot_start(spark: Handle, served: str, tmp_path: Path)
     spark.run(f"sudo systemctl start vllm@{failed}", check=False)
     shown = spark.run(f"systemctl show -P NRestarts -P SubState vllm@{failed}").stdout.split()
     assert sorted(shown) == ["0", "failed"]
+
+
+def test_what_was_taken_back_is_told_to_the_webhook(spark: Handle, served: str) -> None:
+    """The switch of the test before; nothing that others see has the address."""
+    got: list[str] = []
+
+    class Hook(QuietHandler):
+        def do_POST(self) -> None:
+            got.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            self.send_response(200)
+            self.end_headers()
+
+    with serving(ThreadingHTTPServer((HOST, 0), Hook)) as address:
+        webhook = ("--data", f"notify=ntfy+http://{address}/s3cret")
+        pyinfra(DEPLOY, *webhook).succeeded()
+        assert pyinfra(DEPLOY, *webhook).succeeded().changed == frozenset()
+        pyinfra("deploys/notify.py", *webhook).succeeded()
+        told = eventually(lambda: [each for each in got if "was taken back" in each], "a notice")
+    shown = spark.run(
+        "systemctl show notify.timer notify@look notify@test; systemctl cat notify@look; "
+        "sudo journalctl --no-pager --unit=notify@look; stat -c '%a %U' /opt/qwen36/secrets; "
+        "sudo stat -c '%a %U' /opt/qwen36/secrets/webhook"
+    ).stdout
+    assert "s3cret" not in shown
+    assert shown.splitlines()[-2:] == ["700 root", "600 root"]
+    assert "was taken back" in shown
+    assert [each for each in got if "a test" not in each] == told
+    assert f"Next: sparkwright doctor --limit {spark.name}" in told[0]
+    pyinfra(DEPLOY).succeeded()
+    left = spark.run("systemctl is-active notify.timer; sudo ls /opt/qwen36/secrets", check=False)
+    assert left.stdout.split()[0] == "inactive"
+    assert "webhook" not in left.stdout
+    assert pyinfra(DEPLOY).succeeded().changed == frozenset()
 
 
 def test_a_release_that_answers_nothing(spark: Handle, served: str) -> None:

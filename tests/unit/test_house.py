@@ -72,7 +72,7 @@ def _is_of_text(call: ast.Call) -> bool:
     name = ast.unparse(call.func)
     if name.endswith((".read_text", ".write_text")):
         return True
-    if name in ("os.open", "tarfile.open", "self._report.open"):
+    if name in ("os.open", "tarfile.open", "self._report.open", "opener.open"):
         return False
     modes = [
         *call.args[name in ("open", "os.fdopen") :],

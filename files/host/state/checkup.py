@@ -11,7 +11,7 @@ from typing import Any
 
 from host.state import docker, gpu, machine
 from host.state.engine_api import ends, metrics
-from host.state.engines import current, engines, owner
+from host.state.engines import current, engines, failed_switch
 from host.state.readers import UnknownError, free_bytes, lines, meminfo, text, word
 from host.state.status import nvidia_smi
 
@@ -55,7 +55,9 @@ def read(root: str) -> dict[str, Any]:
     downs = json.loads(text(f"{root}/state/hard-downs") or "[]")
     recent = [down for down in downs if 0 <= now - down < _DAY]
     version, runtimes = _docker()
-    folders = (root, "/var/lib/docker")
+    folders, failed = (root, "/var/lib/docker"), failed_switch(root)
+    if failed:
+        failed["log"] = invocations(_engine_log(failed["release"]), (), None)
     return {
         "release": release,
         "unit": unit,
@@ -71,7 +73,7 @@ def read(root: str) -> dict[str, Any]:
         "gpu_inside": nvidia_smi(root),
         "downs": len(recent),
         "finished": ends(metrics(root, release)) if release else None,
-        "failed": _failed_switch(root),
+        "failed": failed,
         "cpu": _fastest_core(),
         "nic": [row.strip() for row in lines("lspci", "-vv", "-d", "15b3:") if "LnkSta:" in row],
         "system": _system(),
@@ -157,25 +159,6 @@ def _entry(row: str) -> tuple[float, str]:
     entry = _ENTRY.match(row)
     time, message = (float(entry["time"]), entry["text"]) if entry else (0.0, row.strip())
     return time, message[:_LINE]
-
-
-def _failed_switch(root: str) -> dict[str, Any] | None:
-    """Return the last switch of this seat, if it failed."""
-    is_own = owner(root)
-    reports = {
-        path: os.path.basename(path).removeprefix("switch@").removesuffix(".json")
-        for path in sorted(glob.glob(f"{root}/jobs/switch@*.json"), key=os.path.getmtime)
-    }
-    path, release = next((each for each in reversed(reports.items()) if is_own(each[1])), ("", ""))
-    report = json.loads(text(path) or "{}") if path else {}
-    if report.get("phase") != "failed":
-        return None
-    return {
-        "release": release,
-        "at": int(os.path.getmtime(path)),
-        "reason": report["message"],
-        "log": invocations(_engine_log(release), (), None),
-    }
 
 
 def _swapped() -> int:

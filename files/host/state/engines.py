@@ -1,5 +1,6 @@
 """The engines of a seat: their units, which is to serve, an engine's answers, switches, history."""
 
+import glob
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -132,6 +133,20 @@ def switches(named: str = "") -> list[str]:
         for unit, values in _units(named).items()
         if unit.startswith("switch@") and values.get("ActiveState") in _AT_WORK
     ]
+
+
+def failed_switch(root: str) -> dict[str, Any] | None:
+    """Return the last switch of this seat, if it failed."""
+    is_own = owner(root)
+    reports = {
+        path: os.path.basename(path).removeprefix("switch@").removesuffix(".json")
+        for path in sorted(glob.glob(f"{root}/jobs/switch@*.json"), key=os.path.getmtime)
+    }
+    path, release = next((each for each in reversed(reports.items()) if is_own(each[1])), ("", ""))
+    report = json.loads(text(path) or "{}") if path else {}
+    if report.get("phase") != "failed":
+        return None
+    return {"release": release, "at": int(os.path.getmtime(path)), "reason": report["message"]}
 
 
 def _boots() -> list[str]:

@@ -24,6 +24,8 @@ _PATH = re.compile(r"[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
 _SIZE = re.compile(r"[0-9]+(\.[0-9]+)?[KMGT]?")
 # Such a path stands in a unit, too.
 _FOLDER = re.compile(r"(/(?!\.\.?(/|$))[\w.@+-]{1,255})+", re.ASCII)
+# A file, or a webhook's URL that is no secret: group data is kept in git.
+_NO_SECRET = re.compile(r"(?!.*://).+|(ntfy\+)?https?://(?!ntfy\.sh\b)[a-z0-9.:\[\]-]+/[a-z-]+")
 _WITH_PORT = "the address of a proxy with its port, such as http://proxy.lan:3128"
 # Host numbers of the two Sparks of a pair, in the order of their names: the network stays the same
 # if head and worker change places in the inventory.
@@ -137,6 +139,10 @@ _Folder = Annotated[
     ),
 ]
 Folders = Annotated[_Many[_Folder], Field(description='absolute paths, such as ("/mnt/models",)')]
+Notify = Annotated[
+    Annotated[Text, matching(_NO_SECRET)] | None,
+    Field(description="a URL such as https://ntfy.lan/sparks, a file with a secret one, or None"),
+]
 File = Annotated[Text | None, Field(description="the path of a PEM file, or None")]
 Root = Annotated[str, matching(_ROOT), Field(description="a path such as /opt/qwen36")]
 Address = Annotated[str, satisfying(is_address), Field(description="an address, such as 0.0.0.0")]

@@ -210,6 +210,10 @@ class Settings(Model):
     whose memory is protected, gets one of 20 cores within 30 s. A hung Spark serves again within
     five minutes: these 60 s, a boot, the engine's start."""
 
+    notify: kinds.Notify = None
+    """The webhook for notices (docs/monitoring.md): its URL, or the path of a file with it on the
+    machine that runs pyinfra."""
+
     # MHz: above the clock of a throttled Spark, up to more than any of these GPUs has.
     gpu_clock_max_mhz: Annotated[int | None, whole(1000, 3500, "MHz", ", or None")] = None
     """The limit of the GPU's clock in MHz, such as 2200; None for no limit. For Sparks that run hot

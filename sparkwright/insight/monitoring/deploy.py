@@ -1,25 +1,30 @@
-"""The metrics of a Spark's host for Prometheus: GPU, engine, memory, disks."""
+"""What a Spark says of itself: metrics, for Prometheus, and notices, to its owner's webhook."""
 
+import re
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from pyinfra import host
-from pyinfra.api import StringCommand, deploy, operation
+from pyinfra.api import HiddenValue, StringCommand, deploy, operation
 from pyinfra.api.command import PyinfraCommand
 
-from sparkwright.common.files import ManagedFile
-from sparkwright.common.operations import differs, notice
+from sparkwright.common.errors import PlanError
+from sparkwright.common.files import Directory, ManagedFile
+from sparkwright.common.local_file import read_text
+from sparkwright.common.operations import differs, failing, notice
 from sparkwright.common.part import Ask, Part
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import EXPORTER, EXPORTER_DEFAULTS, folder
 from sparkwright.common.ports import EXPORTER_PORT, METRICS_PORT
 from sparkwright.common.render import unit_file
 from sparkwright.declared.fleet.fabric_plan import FabricPlan
-from sparkwright.machine.host.operations.files import unit_state
+from sparkwright.door.deploy import door_plan
+from sparkwright.machine.host.operations.files import secret_file, unit_state
 from sparkwright.machine.host.operations.services import service
 from sparkwright.plan.release.programs import program_files
 from sparkwright.run.state import read
-from sparkwright.run.target import Target, target
+from sparkwright.run.target import Target, bad_input, target
 
 # A head writes for its exporter; a worker answers its head, on the fabric.
 TIMER, SOCKET = "spark-metrics.timer", "fabric-metrics.socket"
@@ -27,6 +32,8 @@ TIMER, SOCKET = "spark-metrics.timer", "fabric-metrics.socket"
 _SCRAPES = 4
 # What timer and socket start.
 _SERVICES = {TIMER: "spark-metrics.service", SOCKET: "fabric-metrics@.service"}
+_NOTICES = ("notify.timer", "notify@.service")
+_FILES = HOST_FILES / "insight" / "monitoring"
 
 
 def reads(own: Target) -> Iterator[Ask[Any]]:
@@ -38,15 +45,34 @@ def reads(own: Target) -> Iterator[Ask[Any]]:
 def metrics_units(names: Iterable[str], root: str, plan: FabricPlan | None) -> list[ManagedFile]:
     """Return units of files/host/insight/monitoring."""
     values = {"root": root, "address": plan.addresses[0] if plan else "", "port": METRICS_PORT}
-    return [unit_file(HOST_FILES / "insight" / "monitoring" / name, **values) for name in names]
+    return [unit_file(_FILES / name, **values) for name in names]
 
 
 @deploy("Metrics")
 def apply() -> None:
-    """Have a head tell of its host through its door, and a worker through its head's."""
+    """Have metrics of a head behind its door, of a worker behind its head's; and send notices."""
     own = target()
     unit = (TIMER if own.is_head else SOCKET) if own.recipe_name else None
-    stopped(name="None of another rank", units=[each for each in _SERVICES if each != unit])
+    with bad_input():
+        address = webhook(own.settings.notify)
+    wanted = {unit, _NOTICES[0] if address else None}
+    stopped(name="None of another rank", units=sorted({*_SERVICES, _NOTICES[0]} - wanted))
+    secret = HiddenValue(f"{address}\n") if address else None
+    secret_file(name="Webhook", path=f"{own.root}/secrets/webhook", content=secret)
+    if address:
+        doors = [door_plan(each) for each in own.seats if each.is_head and each.port]
+        ends = [each.certificate.ends.timestamp() for each in doors if each.certificate]
+        values = {"root": own.root, "spark": own.spark, "ends": int(min(ends, default=0))}
+        proxy = own.settings.proxy_variables
+        service(
+            name="Notices",
+            unit=_NOTICES[0],
+            entries=[
+                *(folder(own.root, "bin"), Directory(f"{own.root}/state/notify")),
+                *program_files(own.root),
+                *(unit_file(_FILES / each, **values, proxy=proxy) for each in _NOTICES),
+            ],
+        )
     if unit:
         service(
             name="GPU and engine",
@@ -59,6 +85,28 @@ def apply() -> None:
         )
     if unit == TIMER:
         node_exporter(name="Node exporter", root=own.root)
+
+
+def webhook(setting: str | None) -> str | None:
+    """Return the address of a webhook: the setting, or what the file has that it names."""
+    if setting is None or "://" in setting:
+        return setting
+    path, expected = Path(setting).expanduser(), "a webhook's URL in a file of mode 600"
+    text = (read_text(path, expected, 4096) or "").strip()
+    is_url = re.fullmatch(r"(ntfy\+)?https?://[!-?A-~]+", text)
+    found = f"mode {path.stat().st_mode & 0o777:o}" if is_url else "no URL"
+    if found not in ("mode 600", "mode 400"):
+        raise PlanError(f"group_data: notify: {path}: found {found}; expected {expected}")
+    return text
+
+
+@operation()
+def test_notice() -> Generator[StringCommand]:
+    """Have the current Spark send a test; it fails where that does not arrive."""
+    if target().settings.notify is None:
+        yield failing("No webhook is set: set `notify` in the group data, and apply.")
+    shown = "{ journalctl --unit=notify@test --lines=5 --output=cat >&2; exit 1; }"
+    yield StringCommand("systemctl start notify@test ||", shown)
 
 
 @operation()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from host.artifacts.weights.record import DAMAGED
 from sparkwright.artifacts.weights.weights import manifest_text
 from sparkwright.plan.release.bundle import checkpoint_folder
 from tests.clock import patience
@@ -67,8 +68,11 @@ def test_a_flipped_byte_under_an_old_date_is_found_by_verify(spark: Spark) -> No
     os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     assert spark.wrong() == {}
     (spark.folder / ".sparkwright.json").unlink()
+    assert not (spark.folder / DAMAGED).exists()
     spark.succeed()
     assert spark.sent[WEIGHTS]["requests"] == 2
+    assert (spark.folder / DAMAGED).read_text() == "model.safetensors\n"
+    assert spark.wrong() == {}
 
 
 def test_takes_over_what_somebody_fetched(spark: Spark) -> None:

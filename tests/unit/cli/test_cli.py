@@ -42,6 +42,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Started:
         ("status --watch", "deploys/status.py --data watch=5"),
         ("status --watch 9 --json", "deploys/status.py --data watch=9 --data json=-"),
         ("doctor --report -", "deploys/doctor.py -y --data report=-"),
+        ("notify test --limit a", "deploys/notify.py -y --limit a"),
         ("benchmark --workloads short", "deploys/benchmark.py --data workloads=short"),
         ("clean --keep-releases 0", "deploys/clean.py --data keep_releases=0"),
         ("upgrade --limit chat", "deploys/upgrade.py --limit chat"),

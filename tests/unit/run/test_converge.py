@@ -99,8 +99,13 @@ def plan(own: Driven) -> None:
 
 @pytest.mark.parametrize(
     "more",
-    [ALONE, ALONE | {"replicas": ["chat", "embed"]}, {"spark": "a", "hardware": "lab"}],
-    ids=["one", "two", "idle"],
+    [
+        ALONE,
+        ALONE | {"replicas": ["chat", "embed"]},
+        {"spark": "a", "hardware": "lab"},
+        ALONE | {"notify": "https://ntfy.lan/sparks"},
+    ],
+    ids=["one", "two", "idle", "notified"],
 )
 def test_all_is_asked_beforehand(more: dict[str, Any], fleet: Path) -> None:
     fleet.write_text(INVENTORY)

@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Any, Protocol
 
 from host.artifacts.weights.hashing_file import File, ResumableFile
-from host.artifacts.weights.record import RECORD, entry_of, read_record
+from host.artifacts.weights.record import DAMAGED, RECORD, entry_of, read_record
 from host.common.atomic import replace
 from host.common.log import log
 from host.common.progress import JobError
@@ -90,7 +90,8 @@ class LocalCheckpoint:
 
         for file in unverified:
             place = self.folder / file.path
-            self._keep(file, place, file.digest_of(place, count))
+            if not self._keep(file, place, file.digest_of(place, count)):
+                replace(self.folder / DAMAGED, f"{file.path}\n")
         self._is_verified = True
 
     def fetch(self, source: Source) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 RECORD = ".sparkwright.json"
 # In the folder, as who fetches may write nowhere else.
 REPORT = ".sparkwright-progress.json"
+# Names a file that lay there with a wrong hash, and was fetched anew: a disk or memory is bad.
+DAMAGED = ".sparkwright-damaged"
 # Bytes of a record: that of 10,000 files has 2 MB.
 LARGEST_RECORD = 4 * 1024 * 1024
 
