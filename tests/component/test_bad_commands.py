@@ -199,7 +199,7 @@ PARTS = (
     *("tests/recipes/inside/", "tests/recipes/kv_layout.py", "tests/forked.py"),
     "tests/recipes/text_config.py",
     *("tests/contract/inside.py", "tests/component/engine/", "tests/component/gateway/"),
-    "tests/component/sshd.py",
+    *("tests/component/sshd.py", "tests/vm/image.py"),
 )
 
 
