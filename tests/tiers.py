@@ -65,7 +65,7 @@ RUNS = {
     "test": [
         SETUP,
         Part("lint", "lint", 1, LINT),
-        _tests("unit", 2, "tests/unit"),
+        _tests("unit", 3, "tests/unit"),
         _tests("component", 8, "tests/component -n 2 --dist loadfile"),
         _system("serve", 6, "serve"),
         _tests("acceptance-one", 8, "tests/acceptance/test_one.py", tier="acceptance", lab=True),
