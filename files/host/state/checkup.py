@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from host.state import docker, gpu, machine
+from host.state import docker, gpu, machine, recorder
 from host.state.engine_api import ends, metrics
 from host.state.engines import current, engines, owner
 from host.state.readers import UnknownError, free_bytes, lines, meminfo, text, word
@@ -62,6 +62,7 @@ def read(root: str) -> dict[str, Any]:
         "gpu": gpu.read()["gpu"],
         "gpu_inside": nvidia_smi(root),
         "downs": len(recent),
+        **recorder.read(root),
         "finished": ends(metrics(root, release)) if release else None,
         "failed": _failed_switch(root),
         "cpu": _fastest_core(),

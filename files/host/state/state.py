@@ -30,6 +30,7 @@ SHOWN: tuple[str, ...] = (
     "machine.memory",
     "network.fabric",
     "network.link",
+    "recorder",
     "sockets",
     "sockets.exporter",
     "status",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from host.common.seat import seat_of
-from host.state import docker, gpu
+from host.state import docker, gpu, recorder
 from host.state.engine_api import load
 from host.state.engines import current, engines, owner, switches
 from host.state.machine import kernel
@@ -44,6 +44,7 @@ def read(root: str, door: str = "door.service") -> dict[str, Any]:
         "disk_free": free_bytes(root),
         "door": run("systemctl", "is-active", door).stdout.strip() or "unknown",
         "held": _held(root),
+        **recorder.read(root),
     }
 
 

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from sparkwright.common.part import Bounded, Part
 from sparkwright.engine.state import EngineUnit
+from sparkwright.insight.recorder.state import HardDown
 from sparkwright.machine.host.survey import Kernel
 from sparkwright.plan.causes.thresholds import FAULT_BUSY, FAULT_MHZ, FAULT_WATTS
 
@@ -70,6 +71,7 @@ class Checkup(Part):
         cpu: clock of its fastest core, in MHz.
         nic: the state of its network card's PCIe links, as lspci words it.
         downs: how often it went down hard within a day while its engine ran.
+        down: the last time, by its flight recorder, also without an engine.
         system: versions, for a report.
     """
 
@@ -90,6 +92,7 @@ class Checkup(Part):
     gpu: GpuReading | None
     gpu_inside: str
     downs: int
+    down: HardDown | None = None
     finished: Finished | None
     failed: FailedSwitch | None = None
     cpu: float | None = None

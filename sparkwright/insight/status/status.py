@@ -12,6 +12,7 @@ from sparkwright.common.progress import time_text
 from sparkwright.door.door import UNIT
 from sparkwright.engine.state import EngineUnit
 from sparkwright.insight.doctor.checkup import GpuReading
+from sparkwright.insight.recorder.state import HardDown
 from sparkwright.plan.causes.thresholds import DISK_FULL, EARLYOOM, KV_FULL, MEMORY_LOW
 
 # Seconds for one reading: the engine's counters twice within a second, and nvidia-smi.
@@ -56,6 +57,7 @@ class Reading(Part):
         clock_limit: MHz that the GPU's clock may reach; None where we have set no limit.
         door: the state of its unit, as systemd names it.
         held: requests that waited at the door for an engine, at most 15 s ago; None if unknown.
+        down: its last hard end, of a day.
     """
 
     part: ClassVar = "status"
@@ -75,6 +77,7 @@ class Reading(Part):
     disk_free: int
     door: str
     held: int | None
+    down: HardDown | None = None
 
     @property
     def since(self) -> int | None:
@@ -111,6 +114,8 @@ def warnings(row: SparkRow) -> Iterator[str]:
     if reading is None:
         yield row.silent
         return
+    if reading.down:
+        yield f"{reading.down}; {next_line('doctor')} shows its last seconds"
     yield from _of_release(row, reading)
     yield from _of_engine(row, reading)
     if reading.gpu and (slow := reading.gpu.held_back):
@@ -250,7 +255,7 @@ def _entry(row: SparkRow) -> Mapping[str, Any]:
     }
     if reading is None:
         return entry
-    load, gpu, unit = reading.load, reading.gpu, reading.unit
+    load, gpu, unit, down = reading.load, reading.gpu, reading.unit, reading.down
     used, total = reading.memory_total - reading.memory_available, reading.memory_total
     if gpu and gpu.memory_used is not None and gpu.memory_total is not None:
         # A graphics card has a memory of its own.
@@ -263,6 +268,9 @@ def _entry(row: SparkRow) -> Mapping[str, Any]:
         "status": unit and unit.status,
         "up_since": reading.since,
         "restarts": unit and unit.restarts,
+        "hard_down_at": down and down.at,
+        "hard_down_back": down and down.back,
+        "hard_down_cause": down and down.cause,
         "tokens_per_second": load and round(load.tokens, 1),
         "prompt_tokens_per_second": load and round(load.prompt_tokens, 1),
         "requests_running": load and load.running,
