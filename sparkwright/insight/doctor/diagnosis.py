@@ -146,7 +146,7 @@ def _engine(checkup: Checkup) -> Signs:
     requests, restarts = checkup.finished, checkup.unit.restarts if checkup.unit else 0
     downs, down = checkup.downs, checkup.down
     found: Signs = {
-        **{name: None for name in CAUSES.values()},
+        **dict.fromkeys(CAUSES.values()),
         "hard-downs": f"{downs} within a day, by state/hard-downs" if downs else None,
         "restarts": f"NRestarts={restarts} of vllm@{checkup.release}" if restarts else None,
         "content-null": None,

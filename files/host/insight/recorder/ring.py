@@ -18,10 +18,9 @@ FIELDS = (
     *("time", "up", "watts", "celsius", "megahertz", "available", "memory", "io", "cpu", "swap"),
     *("disk", "steps"),
 )
-_HEAD = re.compile(r"flight (\d{1,15}) ([0-9a-f-]{1,36}) (on|end)")
-_LINE = re.compile(
-    r"\d{1,12} \d{1,12}( (-|\d{1,12}(\.\d{1,3})?)){10}|\d{1,12} \d{1,12} ! [ -~]{1,160}"
-)
+_HEAD = re.compile(r"flight (\d{1,15}) ([0-9a-f-]{1,36}) (on|end)", re.ASCII)
+_NUMBER = r"\d{1,12}(\.\d{1,3})?"
+_LINE = re.compile(rf"\d{{1,12}} \d{{1,12}}(( (-|{_NUMBER})){{10}}| ! [ -~]{{1,160}})", re.ASCII)
 
 
 class Line(NamedTuple):

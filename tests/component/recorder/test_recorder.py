@@ -1,0 +1,265 @@
+"""The flight recorder as a process: its ring, what it sees, its hard ends, and what it costs."""
+
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import termios
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from host.insight.recorder.ring import Line, Ring, parse
+from host.state import recorder as part
+from tests.clock import patience
+from tests.programs import changed_program, script
+
+FIRST, SECOND = "75ced331-0000-4612-8914-805af3b0cbca", "11111111-0000-4612-8914-805af3b0cbca"
+OFF_THE_BUS = "NVRM: Xid (PCI:000f:01:00): 79, pid=4, GPU has fallen off the bus."
+SMI = "while :; do echo '61.42, 67, 2405'; sleep 1; done"
+PORT = 39505
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The root folder of a Spark, and beside it what stands for its kernel's log and its GPU."""
+    (tmp_path / "root/state").mkdir(parents=True)
+    (tmp_path / "bin").mkdir()
+    script(tmp_path / "bin/nvidia-smi", f"#!/bin/sh\n{SMI}\n")
+    os.mkfifo(tmp_path / "kmsg")
+    return tmp_path / "root"
+
+
+def command(
+    root: Path, boot: str, *addresses: str, first: str = "", **changes: object
+) -> list[str]:
+    """Return the command of a recorder of some boot, with other constants."""
+    known = {"KMSG": str(root.parent / "kmsg"), "SYNC": 1, "PORT": PORT, "SILENCE": 2} | changes
+    text = "import host.insight.recorder.recorder as recorder\n"
+    text += "".join(f"recorder.{name} = {value!r}\n" for name, value in known.items())
+    text += f"{first}recorder.boot_id = lambda: {boot!r}\nrecorder.command()"
+    return changed_program(text, root, *addresses)
+
+
+@contextmanager
+def running(root: Path, boot: str, *addresses: str, **changes: Any) -> Iterator[Any]:
+    """Run a recorder; what it leaves goes at once, as with the power."""
+    path = f"{root.parent / 'bin'}:{os.environ['PATH']}"
+    process = subprocess.Popen(
+        command(root, boot, *addresses, **changes),
+        env={**os.environ, "PATH": path},
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def wait(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + patience(60)
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def seen(root: Path, boot: str = FIRST) -> list[Line]:
+    """Return the lines of a boot that are on the disk."""
+    if not (root / "state/flight-recorder").exists():
+        return []
+    blocks = Ring(root / "state/flight-recorder").blocks()
+    return [each for block in blocks if block.boot == boot for each in parse(block.lines)]
+
+
+def down(root: Path) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = part.read(str(root))["down"]
+    return found
+
+
+def say(root: Path, *words: str) -> None:
+    """Have the kernel say something: a record for each, which is read alone."""
+    with (root.parent / "kmsg").open("w") as log:
+        for number, word in enumerate(words):
+            log.write(f"4,{number},5140900,-;{word}\n SUBSYSTEM=pci\n")
+            log.flush()
+            wait(lambda: not any(fcntl.ioctl(log, termios.FIONREAD, bytes(4))))
+
+
+def test_a_power_cut_is_known_after_the_boot_and_an_orderly_end_is_none(root: Path) -> None:
+    with running(root, FIRST):
+        wait(lambda: len(seen(root)) >= 4)
+    before = time.time()
+    # The recorder alone was ended: the Spark is up.
+    with running(root, FIRST):
+        wait(lambda: len(seen(root)) >= 8)
+    assert down(root) is None
+    with running(root, SECOND) as process:
+        wait(lambda: seen(root, SECOND))
+        found = down(root)
+        assert found
+        assert found["cause"] == "power", found["why"]
+        assert found["at"] <= time.time()
+        assert before <= found["back"] <= time.time()
+        assert len(parse(found["lines"])) == len(found["lines"]) >= 4
+        # What it was is still there.
+        assert len(seen(root)) >= 8
+        process.terminate()
+        assert process.wait(patience(20)) == 0
+    (root / "state/last-down.json").unlink()
+    with running(root, FIRST):
+        wait(lambda: not Ring(root / "state/flight-recorder").blocks()[-1].ended)
+        assert not (root / "state/last-down.json").exists()
+
+
+def test_the_kernels_words_are_on_the_disk_at_once_and_name_the_cause(root: Path) -> None:
+    with running(root, FIRST, SYNC=3600):
+        wait(
+            lambda: any(each.now.get("celsius") for each in seen(root)) or say(root, "NVRM: hello")
+        )
+        say(root, "eth0: link becomes ready")
+        say(root, OFF_THE_BUS)
+        wait(lambda: any(each.word == OFF_THE_BUS for each in seen(root)))
+    assert not any("eth0" in each.word for each in seen(root))
+    with running(root, SECOND):
+        wait(lambda: seen(root, SECOND))
+    found = down(root)
+    assert found
+    assert (found["cause"], found["why"]) == ("driver", OFF_THE_BUS)
+    assert found["lines"][-1].endswith(f"! {OFF_THE_BUS}")
+
+
+FLOOD = "recorder.Sources.words = lambda self: 100 * [100 * 'NVRM: Xid 79 ']\n"
+
+
+def test_a_flood_of_words_is_bounded_and_leaves_room_for_readings(root: Path) -> None:
+    with running(root, FIRST, first=FLOOD, SYNC=3600, EARLY=3) as process:
+        # One that can always be read.
+        (root.parent / "kmsg").write_text("x")
+        wait(lambda: len(Ring(root / "state/flight-recorder").blocks()) == 4)
+        time.sleep(4)
+        process.terminate()
+        assert process.wait(patience(20)) == 0
+    # A block at the start, three early ones, and the last.
+    *blocks, last = Ring(root / "state/flight-recorder").blocks()
+    assert len(blocks) == 4
+    assert [bool(each.word) for each in parse(last.lines)].count(False) >= 3
+
+
+@pytest.mark.parametrize("fault", ["sleep 3600", "kill -STOP $$", "exit 9"])
+def test_a_gpu_that_tells_nothing_leaves_empty_fields(root: Path, fault: str) -> None:
+    script(root.parent / "bin/nvidia-smi", f"#!/bin/sh\necho '61.42, 67, 2405'\n{fault}\n")
+    with running(root, FIRST):
+        wait(lambda: any(each.now.get("watts") == 61.42 for each in seen(root)))
+        wait(lambda: "watts" not in seen(root)[-1].now)
+        # The lines go on, a second apart.
+        one = seen(root)[-1].up
+        wait(lambda: seen(root)[-1].up >= one + 3)
+        ups = [each.up for each in seen(root)]
+        assert max(b - a for a, b in pairwise(ups)) <= patience(3)
+
+
+def test_the_steps_of_the_engine(root: Path) -> None:
+    (root / "current").symlink_to("releases/tiny-1")
+    folder = root / "sockets/engines/tiny-1"
+    folder.mkdir(parents=True)
+    told = (
+        "HTTP/1.0 200 OK\r\n\r\nvllm:x 1\n"
+        'vllm:iteration_tokens_total_count{engine="0"} 4711.0\n'
+        'vllm:iteration_tokens_total_count{engine="1"} 9.0\n'
+    )
+    with socket.socket(socket.AF_UNIX) as listening:
+        os.chdir(folder)
+        listening.bind("api.sock")
+        listening.listen()
+
+        def answer() -> None:
+            while True:
+                try:
+                    asked, _ = listening.accept()
+                except OSError:
+                    return
+                with asked:
+                    asked.recv(9999)
+                    asked.sendall(told.encode())
+
+        threading.Thread(target=answer, daemon=True).start()
+        with running(root, FIRST):
+            wait(lambda: any(each.now.get("steps") == 4720 for each in seen(root)))
+
+
+def test_a_pair_keeps_each_others_last_minutes(root: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    (other / "state").mkdir(parents=True)
+    kept = root / "state/flight-recorder.peer"
+    here, there = "127.0.0.1", "127.0.0.2"
+    with running(root, FIRST, here, there):
+        with running(other, SECOND, there, here, KMSG="/none"), socket.socket(type=2) as stranger:
+            wait(lambda: len(seen(root)) >= 5)
+            # Nobody but the other one, and nothing but lines.
+            for word in ("1 2 ! STRANGER", "\x1b[31m", 70 * "9 "):
+                stranger.sendto(word.encode(), (here, PORT))
+            assert not kept.exists()
+            wait(lambda: len(seen(other, SECOND)) >= 5)
+        wait(kept.exists)
+        text = kept.read_text()
+        assert len(parse(text.splitlines())) == len(text.splitlines()) >= 3
+        assert "STRANGER" not in text
+        ups = {each.up for each in seen(other, SECOND)}
+        assert {each.up for each in parse(text.splitlines())} & ups
+        # It is written once.
+        written = kept.stat().st_mtime_ns
+        one = seen(root)[-1].up
+        wait(lambda: seen(root)[-1].up >= one + 4)
+        assert kept.stat().st_mtime_ns == written
+
+
+BROKEN = "import os\ndef fail(*_): raise OSError(5, 'EIO')\n"
+
+
+def test_a_disk_that_cannot_be_written_ends_nothing(
+    root: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    said = ""
+    with running(root, FIRST) as process:
+        wait(lambda: len(seen(root)) >= 2)
+        process.terminate()
+        process.wait(patience(20))
+    with running(root, FIRST, first=f"{BROKEN}os.fdatasync = fail\n") as process:
+        while "the last lines are not on the disk: [Errno 5] EIO" not in said:
+            said += capfd.readouterr().err
+            assert process.poll() is None
+            time.sleep(0.1)
+        time.sleep(2)
+        assert process.poll() is None
+
+
+def spent(root: Path, lines: int) -> tuple[float, int, float]:
+    """Return seconds of processor, bytes written, and seconds, until so many lines were read."""
+    begun = time.monotonic()
+    with running(root, FIRST, SYNC=20) as process:
+        time.sleep(lines)
+        written = (Path("/proc") / str(process.pid) / "io").read_text()
+        process.terminate()
+        _, _, usage = os.wait4(process.pid, 0)
+        process.returncode = 0
+    count = int(written.partition("\nwrite_bytes: ")[2].split()[0])
+    return usage.ru_utime + usage.ru_stime, count, time.monotonic() - begun
+
+
+def test_what_a_second_costs(root: Path) -> None:
+    """Under 0.2 % of a core; twice that passes on a machine whose other core is at work, too."""
+    short, long = spent(root, 3), spent(root, 23)
+    second = (long[0] - short[0]) / (long[2] - short[2])
+    # The ring itself was made by the first.
+    blocks = long[1] / 4096
+    print(f"{second:.3%} of a core; {blocks:.0f} blocks in {long[2]:.0f} s")
+    assert second < 0.004
+    assert blocks <= 4
