@@ -2,6 +2,7 @@
 
 from sparkwright.common.hardware import GIB
 from sparkwright.insight.doctor.checkup import Checkup, Finished
+from sparkwright.insight.recorder.state import HardDown
 from sparkwright.machine.host.survey import Kernel
 from tests.makers import status
 from tests.makers.gpu import gpu
@@ -10,6 +11,15 @@ from tests.makers.models import changed
 NOW = 1795247431
 UNIT = changed(status.UNIT, release="tiny-0a1b2c3d", since=NOW - 3600)
 KERNEL = Kernel("6.17.0-1032-nvidia", "quiet", handover=0, pools=False)
+LAST_LINE = "1795247000 4711 90 71 2405 21000 0 3.5 98 0 72959 1200"
+
+
+def hard_down(cause: str, at: float = NOW - 400) -> HardDown:
+    """Return a hard end that a flight recorder has judged."""
+    why = "all was in order to the last line"
+    return HardDown(at=at, back=at + 120, cause=cause, why=why, lines=(LAST_LINE,))
+
+
 HEALTHY = Checkup(
     release="tiny-0a1b2c3d",
     unit=UNIT,

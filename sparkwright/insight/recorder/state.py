@@ -29,6 +29,7 @@ class HardDown(Bounded):
 
     def __str__(self) -> str:
         at, back = (time_text(each, "%d %b %H:%M", UTC) for each in (self.at, self.back))
+        back = back.removeprefix(at[:7])
         cause = self.cause if self.cause in CAUSES else "cause not known"
         return f"it went down hard at {at} ({cause}) and was back at {back} UTC"
 

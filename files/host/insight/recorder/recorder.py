@@ -112,6 +112,11 @@ class Sources:
             self.steps = sum(counts) if counts else None
 
 
+def clock() -> tuple[int, int]:
+    """Return the seconds since the epoch, and since the boot."""
+    return round(time.time()), round(time.monotonic())
+
+
 def gpu(told: str) -> list[float | None]:
     """Return W, °C and MHz by a line of nvidia-smi's; None for each that is none."""
     found = [re.fullmatch(r" *(\d{1,6}(\.\d{1,3})?) *", each) for each in told.split(",")]
@@ -198,7 +203,7 @@ class Recorder:
         self._waiting, self._level, self._tokens = list[str](), 0, float(EARLY)
         self._written, self._looked = -float(SYNC), 0.0
         self._writer = self._looker = Thread()
-        self._sources.line((0, 0))
+        self._sources.line(clock())
         hard_end(root, self._ring, boot, self._sources.total, watchdog())
 
     def run(self) -> None:
@@ -214,7 +219,7 @@ class Recorder:
 
     def _second(self) -> None:
         up = time.monotonic()
-        text = self._sources.line((round(time.time()), round(up)))
+        text = self._sources.line(clock())
         level = trouble(parse([text])[0].now, self._sources.total)
         self._add([text], up, level > self._level, level)
         if up - self._looked >= LOOK and not self._looker.is_alive():
@@ -223,11 +228,10 @@ class Recorder:
         end = int(up) + 1.0
         log = [] if self._sources.kernel is None else [self._sources.kernel]
         if select.select(log, [], [], max(0, end - time.monotonic()))[0]:
-            now = time.time(), time.monotonic()
-            said = [line(map(round, now), each) for each in self._sources.words()]
+            said = [line(clock(), each) for each in self._sources.words()]
             # The readings of 20 s need less than half of a block.
             if said and sum(map(len, self._waiting)) < BLOCK // 2:
-                self._add(said[: KEPT // 30], now[1], True, self._level)
+                self._add(said[: KEPT // 30], up, True, self._level)
             time.sleep(max(0, end - time.monotonic()))
 
     def _add(self, lines: list[str], up: float, urgent: bool, level: int) -> None:

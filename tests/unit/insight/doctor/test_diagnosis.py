@@ -9,8 +9,9 @@ from sparkwright.common.hardware import GIB
 from sparkwright.insight.doctor.checkup import Checkup, Finished
 from sparkwright.insight.doctor.diagnosis import diagnose, signs
 from sparkwright.insight.doctor.report import report
+from sparkwright.insight.recorder.state import CAUSES
 from sparkwright.plan.causes.log_causes import SUBJECTS, causes, from_log, table
-from tests.makers.doctor import HEALTHY, KERNEL, UNIT
+from tests.makers.doctor import HEALTHY, KERNEL, UNIT, hard_down
 from tests.makers.gpu import gpu
 from tests.makers.models import changed
 
@@ -45,6 +46,7 @@ READINGS = {
         "memory": (121 * GIB, int(2.77 * GIB), 52 * GIB),
         "log": (REFUSED,),
     },
+    **{name: {"down": hard_down(cause), "downs": 1} for cause, name in CAUSES.items()},
     "hard-downs": {"downs": 1},
     "clock": {"skew": -7200.0},
     "content-null": {"finished": Finished(cut=12, ended=3)},
@@ -140,6 +142,43 @@ def test_names_are_unique_and_sentences_end_without_a_stop():
 )
 def test_a_sound_host_shows_nothing(changes):
     assert diagnose(changed(HEALTHY, **changes)) == []
+
+
+TWICE = "this Spark went down hard twice within an hour while its engine ran (out of memory?)"
+
+
+def test_a_hard_end_is_named_once_with_its_last_seconds():
+    found = changed(HEALTHY, down=hard_down("heat"), downs=2, unit=STOPPED, log=(TWICE,))
+    diagnoses = diagnose(found)
+    assert [each.name for each in diagnoses] == ["down-heat"]
+    lines = [line for line, _ in report(found, diagnoses, "tiny")]
+    seen = next(number for number, line in enumerate(lines) if line.startswith("  seen: "))
+    assert lines[seen] == (
+        "  seen: it went down hard at 21 Nov 07:43 (heat) and was back at 07:45 UTC: "
+        "all was in order to the last line"
+    )
+    assert lines[seen + 1].split()[:5] == ["UTC", "up", "W", "°C", "MHz"]
+        "UTC",
+        "up",
+        "W",
+        "°C",
+        "MHz",
+        "MiB",
+        "mem%",
+        "io%",
+        "cpu%",
+        "swap",
+        "disk",
+        "steps",
+    ]
+    assert lines[seen + 2].split()[:4] == ["07:43:20", "4711", "90", "71"]
+
+
+@pytest.mark.parametrize("cause", ["unknown", "", "aliens", "power "])
+def test_a_cause_that_is_not_known_is_a_hard_down(cause):
+    found = changed(HEALTHY, down=hard_down(cause), downs=1, unit=STOPPED, log=(TWICE,))
+    (named,) = [each for each in diagnose(found) if each.name == "hard-downs"]
+    assert "(cause not known)" in named.evidence
 
 
 STANDS = (
