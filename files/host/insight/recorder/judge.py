@@ -43,14 +43,14 @@ KERNEL = {
 NOTED = re.compile("|".join([*(each for each, _ in KERNEL.values()), "NVRM|AER:|thermal"]), re.I)
 
 
-class Verdict(NamedTuple):
+class Judgment(NamedTuple):
     """A cause, "unknown" where the lines do not tell; and what shows it, or why they do not."""
 
     cause: str
     why: str
 
 
-def judge(lines: Sequence[Line], total: float) -> Verdict:
+def judge(lines: Sequence[Line], total: float) -> Judgment:
     """Return what ended a life, by its lines from the oldest, and the Spark's MiB of memory."""
     end = max((each.up for each in lines), default=0.0)
     samples = [each for each in lines if not each.word]
@@ -86,7 +86,7 @@ def judge(lines: Sequence[Line], total: float) -> Verdict:
         (hottest >= WARM, "unknown", f"the GPU was hot, and not at its limit: {hottest:.0f} °C"),
         (True, "power", f"all was in order to the last line: {fine or 'it has no readings'}"),
     )
-    return next(Verdict(cause, why) for holds, cause, why in rules if holds)
+    return next(Judgment(cause, why) for holds, cause, why in rules if holds)
 
 
 def _said(lines: Iterable[Line], cause: str, since: float) -> str:
