@@ -89,6 +89,14 @@ def judge(lines: Sequence[Line], total: float) -> Judgment:
     return next(Judgment(cause, why) for holds, cause, why in rules if holds)
 
 
+def trouble(now: dict[str, float], total: float) -> int:
+    """Return how many limits readings are beyond."""
+    share, pressure = 100 * now["available"] / total, now.get("memory", 0)
+    heat = now.get("celsius", 0)
+    limits = (share < ENOUGH, share < NEAR, share < GONE, pressure >= WAITING, pressure >= STALLED)
+    return sum((*limits, heat >= WARM, heat >= HOT))
+
+
 def _said(lines: Iterable[Line], cause: str, since: float) -> str:
     """Return the kernel's last word for a cause since a time; "" without one."""
     words = [each.word for each in lines if each.up >= since]

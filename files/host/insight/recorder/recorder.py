@@ -27,19 +27,8 @@ from host.common.command_line import words
 from host.common.log import show
 from host.common.seat import SEATS
 from host.engine.crash_guard import boot_id
-from host.insight.recorder.judge import (
-    ENOUGH,
-    GONE,
-    HOT,
-    NEAR,
-    NOTED,
-    SECONDS,
-    STALLED,
-    WAITING,
-    WARM,
-    judge,
-)
-from host.insight.recorder.ring import BLOCK, Line, Ring, line, parse
+from host.insight.recorder.judge import NOTED, SECONDS, judge, trouble
+from host.insight.recorder.ring import BLOCK, ROOM, Line, Ring, line, parse
 from host.state.engine_api import ask
 from host.state.engines import current
 
@@ -66,14 +55,12 @@ class Sources:
 
     def __init__(self, root: Path) -> None:
         self.root, self._gpu, self._fresh = root, gpu(""), 0.0
-        smi = subprocess.Popen(["sh", "-c", SMI], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-        assert smi.stdout
-        self._smi = os.dup(smi.stdout.fileno())
+        self._smi, told = os.pipe()
         os.set_blocking(self._smi, False)
+        self._gpus = subprocess.Popen(["sh", "-c", SMI], stdin=subprocess.DEVNULL, stdout=told)
         self.kernel = _opened(KMSG)
-        if self.kernel is not None:
-            with suppress(OSError):
-                os.lseek(self.kernel, 0, os.SEEK_END)
+        with suppress(OSError):
+            os.lseek(self.kernel or -1, 0, os.SEEK_END)
         pressures = (f"pressure/{each}" for each in ("memory", "io", "cpu"))
         self._proc = [_opened(f"/proc/{each}") for each in ("meminfo", *pressures)]
 
@@ -132,14 +119,11 @@ def _opened(path: str) -> int | None:
 
 def _read(file: int | None, most: int, at: int | None = None) -> str:
     """Return what a file has now; "" where there is nothing."""
-    if file is None:
-        return ""
+    found = b""
+    # Also where a record of the kernel's was overwritten.
     with suppress(OSError):
-        # A record of the kernel's that was overwritten counts as none: BrokenPipeError.
-        return (os.read(file, most) if at is None else os.pread(file, most, at)).decode(
-            "utf-8", "replace"
-        )
-    return ""
+        found = os.read(file or -1, most) if at is None else os.pread(file or -1, most, at)
+    return found.decode("utf-8", "replace")
 
 
 class Peer:
@@ -191,7 +175,9 @@ def hard_end(root: Path, ring: Ring, boot: str, total: float, said: list[str]) -
     seconds = [each for each in texts for one in parse([each]) if final["up"] - one.up < SECONDS]
     show(f"this Spark went down hard: {verdict.cause}: {verdict.why}")
     down = {"at": min(final["time"], back), "back": back, **verdict._asdict(), "lines": seconds}
-    replace(root / "state/last-down.json", json.dumps(down) + "\n", durable=True)
+    # Without any room on the disk, the journal has it.
+    with suppress(OSError):
+        replace(root / "state/last-down.json", json.dumps(down) + "\n", durable=True)
 
 
 class Recorder:
@@ -213,8 +199,9 @@ class Recorder:
             while True:
                 self._second()
         except SystemExit:
-            self._writer.join(5) if self._writer.is_alive() else None
-            self._ring.write(self._boot, self._waiting, ended=True)
+            if self._writer.is_alive():
+                self._writer.join(5)
+            self._write(self._waiting, ended=True)
             raise
 
     def _second(self) -> None:
@@ -231,15 +218,17 @@ class Recorder:
             said = [line(clock(), each) for each in self._sources.words()]
             # The readings of 20 s need less than half of a block.
             if said and sum(map(len, self._waiting)) < BLOCK // 2:
-                self._add(said[: KEPT // 30], up, True, self._level)
+                self._add(said[:10], up, True, self._level)
             time.sleep(max(0, end - time.monotonic()))
 
     def _add(self, lines: list[str], up: float, urgent: bool, level: int) -> None:
         """Have lines on the other Spark, and on the disk once it is time."""
         if self._peer:
             self._peer.exchange(lines, up)
-        # Where the disk hangs, the latest are kept.
-        self._waiting = [*self._waiting, *lines][-BLOCK // 100 :]
+        self._waiting += lines
+        while sum(map(len, self._waiting)) + len(self._waiting) > ROOM:
+            # A disk that hangs, or a flood.
+            del self._waiting[0]
         early = urgent and self._tokens >= 1
         if (up - self._written < SYNC and not early) or self._writer.is_alive():
             return
@@ -249,19 +238,11 @@ class Recorder:
         self._writer = Thread(target=self._write, args=(block,), daemon=True)
         self._writer.start()
 
-    def _write(self, block: list[str]) -> None:
+    def _write(self, block: list[str], *, ended: bool = False) -> None:
         try:
-            self._ring.write(self._boot, block)
+            self._ring.write(self._boot, block, ended=ended)
         except OSError as error:
             show(f"the last lines are not on the disk: {error}")
-
-
-def trouble(now: dict[str, float], total: float) -> int:
-    """Return how many limits readings are beyond."""
-    share, pressure = 100 * now["available"] / total, now.get("memory", 0)
-    heat = now.get("celsius", 0)
-    limits = (share < ENOUGH, share < NEAR, share < GONE, pressure >= WAITING, pressure >= STALLED)
-    return sum((*limits, heat >= WARM, heat >= HOT))
 
 
 def watchdog() -> list[str]:
@@ -278,5 +259,9 @@ def command() -> None:
     """Runs until it is stopped."""
     folder, *pair = words(__doc__, "ROOT", rest="ADDRESS")
     root = Path(folder)
-    peer = Peer(root / "state/flight-recorder.peer", *pair) if pair else None
-    Recorder(root, boot_id(), peer).run()
+    try:
+        peer = Peer(root / "state/flight-recorder.peer", *pair) if pair else None
+        recorder = Recorder(root, boot_id(), peer)
+    except OSError as error:
+        sys.exit(f"the flight recorder cannot begin: {error}")
+    recorder.run()

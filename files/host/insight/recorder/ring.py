@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 BLOCK, BLOCKS = 4096, 512
+# Characters of a block beside its first line.
+ROOM = BLOCK - 80
 # Of a line: seconds since the epoch, and since the boot, which never jumps; then the GPU's W, °C
 # and MHz; MiB of memory that can be had; per cent of ten seconds in which something waited for
 # memory, disk, processor (PSI, some); MiB of swap in use, and free on the disk; the engine's steps.

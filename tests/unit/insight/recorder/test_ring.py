@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from host.insight.recorder import recorder
+from host.insight.recorder.judge import trouble
 from host.insight.recorder.ring import BLOCK, BLOCKS, FIELDS, Ring, line, parse
 
 BOOT, OTHER = "75ced331-a1aa-4612-8914-805af3b0cbca", "11111111-a1aa-4612-8914-805af3b0cbca"
@@ -135,7 +136,7 @@ def test_readings_of_the_gpu(told: str, found: list[float | None]) -> None:
 
 def test_more_trouble_is_a_higher_number() -> None:
     def level(**now: float) -> int:
-        return recorder.trouble({"available": 30_000, **now}, 122_500)
+        return trouble({"available": 30_000, **now}, 122_500)
 
     assert level() == 0
     assert level(memory=0.0, celsius=70) == 0
