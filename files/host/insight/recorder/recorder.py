@@ -31,6 +31,7 @@ from host.insight.recorder.judge import NOTED, SECONDS, judge, trouble
 from host.insight.recorder.ring import BLOCK, ROOM, Line, Ring, line, parse
 from host.state.engine_api import ask
 from host.state.engines import current
+from host.state.readers import whole, word
 
 PORT = 29505
 # Seconds between two writes. Early ones at once, and seconds in which there may be one more: 15 MB
@@ -64,7 +65,7 @@ class Sources:
         pressures = (f"pressure/{each}" for each in ("memory", "io", "cpu"))
         self._proc = [_opened(f"/proc/{each}") for each in ("meminfo", *pressures)]
 
-    def line(self, now: tuple[float, float]) -> str:
+    def line(self, now: tuple[int, int]) -> str:
         """Return the line of this second."""
         if told := _read(self._smi, 1 << 16).splitlines():
             self._gpu, self._fresh = gpu(told[-1]), now[1] + 3
@@ -190,7 +191,10 @@ class Recorder:
         self._written, self._looked = -float(SYNC), 0.0
         self._writer = self._looker = Thread()
         self._sources.line(clock())
-        hard_end(root, self._ring, boot, self._sources.total, watchdog())
+        # WDIOF_CARDRESET; a GB10's may not tell it (NVIDIA/open-gpu-kernel-modules#1358).
+        told = Path("/sys/class/watchdog").glob("*/bootstatus")
+        reset = any(whole(word(str(each))) & 0x20 for each in told)
+        hard_end(root, self._ring, boot, self._sources.total, ["watchdog reset"] * reset)
 
     def run(self) -> None:
         """Write until SIGTERM; the last block says that the end was in order."""
@@ -243,16 +247,6 @@ class Recorder:
             self._ring.write(self._boot, block, ended=ended)
         except OSError as error:
             show(f"the last lines are not on the disk: {error}")
-
-
-def watchdog() -> list[str]:
-    """Return what the machine tells of a reset by its watchdog: WDIOF_CARDRESET.
-
-    A GB10's may not tell it (NVIDIA/open-gpu-kernel-modules#1358).
-    """
-    states = Path("/sys/class/watchdog").glob("*/bootstatus")
-    told = [each for each in states if int(each.read_text("ascii") or 0) & 0x20]
-    return [f"watchdog reset, by {each}" for each in told]
 
 
 def command() -> None:
