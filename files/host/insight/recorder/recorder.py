@@ -41,8 +41,8 @@ SYNC, EARLY, AGAIN, LOOK = 20, 20, 120, 15
 KEPT, SILENCE = 300, 10
 # One that hangs is killed within the hour, and whatever ends it, the next one begins.
 SMI = (
-    "while :; do timeout -s KILL 1h nvidia-smi --id=0 --query-gpu=power.draw,temperature.gpu,"
-    "clocks.sm --format=csv,noheader,nounits --loop=1; sleep 60; done 2>/dev/null"
+    "while :; do timeout --foreground -s KILL 1h nvidia-smi --id=0 --loop=1 --query-gpu=power.draw,"
+    "temperature.gpu,clocks.sm --format=csv,noheader,nounits; sleep 60; done 2>/dev/null"
 )
 KMSG = "/dev/kmsg"
 _MEMORY = re.compile(r"^(MemTotal|MemAvailable|SwapTotal|SwapFree): +(\d+)", re.MULTILINE)
