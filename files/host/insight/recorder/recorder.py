@@ -34,9 +34,9 @@ from host.state.engines import current
 from host.state.readers import whole, word
 
 PORT = 29505
-# Seconds between two writes. Early ones at once, and seconds in which there may be one more: 15 MB
+# Seconds between two writes. Early ones at once, and seconds in which there may be one more: 10 MB
 # a day. Seconds between two looks at the engine's steps.
-SYNC, EARLY, AGAIN, LOOK = 20, 20, 120, 15
+SYNC, EARLY, AGAIN, LOOK = 20, 20, 180, 15
 # Lines of the other Spark that are kept, and seconds without any after which they are written.
 KEPT, SILENCE = 300, 10
 # One that hangs is killed within the hour, and whatever ends it, the next one begins.
