@@ -135,6 +135,12 @@ docker_log_options = {"max-size": "50m", "max-file": "3"}
 # The largest size of the journal on the disk.
 journal_max_use = "2G"
 
+# Seconds without a sign of life of systemd after which the machine's own watchdog resets it; None
+# for no watchdog. systemd pings at half that time: however hard a Spark works, process 1, whose
+# memory is protected, gets one of 20 cores within 30 s. A hung Spark serves again within five
+# minutes: these 60 s, a boot, the engine's start.
+watchdog_seconds = 60
+
 # The limit of the GPU's clock in MHz, such as 2200 (2000 to 2200 in field reports); None for no
 # limit. For Sparks that power off under load: it slows decoding only a little.
 gpu_clock_max_mhz = None

@@ -91,6 +91,7 @@ RUNS = {
         _system("person", 6, "person"),
         _system("images", 5, "image_store"),
         _system("behind", 5, "behind"),
+        _system("survives", 4, "survives"),
         _system("bundle", 5, "bundle"),
         _tests("security", 5, "tests/security -n 2 --dist loadfile"),
         _tests("recipes", 2, "tests/recipes", tier="contract"),

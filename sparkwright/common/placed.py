@@ -73,7 +73,8 @@ class Outside:
 
     Attributes:
         goes: "restored" by an operation of its own: others have settings there, or it is in force.
-        reader: the unit that is restarted once it is deleted, and its folder with it, if empty.
+        reader: the unit that is restarted once it is deleted, and its folder with it, if empty;
+            "systemd" itself reads its units and settings anew.
         parameters: the kernel parameters that it sets, as patterns.
     """
 
@@ -98,13 +99,26 @@ UFW_CONF = "/etc/ufw/ufw.conf"
 # The programs of a Spark, for a person who looks.
 COMMAND = "/usr/local/bin/sparkwright-host"
 
+# The machine's watchdog, and the module of Arm's.
+WATCHDOG = "/etc/systemd/system.conf.d/sparkwright.conf"
+WATCHDOG_MODULE = "/etc/modules-load.d/sparkwright.conf"
+# The units of the system's to which files/host/machine/room adds, and that of earlyoom.
+ROOM = (
+    *("system.slice", "user.slice", "init.scope", "session-.scope", "user@.service"),
+    *("ssh.service", "systemd-journald.service"),
+)
+GUARD = "earlyoom.service"
+
 FILES = (
     Outside(COMMAND),
+    Outside(WATCHDOG, reader="systemd"),
+    Outside(WATCHDOG_MODULE),
+    *(Outside(f"{SYSTEMD}/{unit}.d/sparkwright.conf", reader="systemd") for unit in (*ROOM, GUARD)),
     Outside(JOURNALD, reader="systemd-journald.service"),
     Outside(
         FABRIC_SYSCTL, parameters=("net.ipv4.conf.*.arp_ignore", "net.ipv4.conf.*.arp_announce")
     ),
-    Outside(SYSCTL, parameters=("vm.swappiness",)),
+    Outside(SYSCTL, parameters=("vm.swappiness", "kernel.panic", "kernel.hardlockup_panic")),
     Outside(TOOLKIT_SOURCES),
     Outside(TOOLKIT_KEYRING),
     Outside(EARLYOOM, "purged"),

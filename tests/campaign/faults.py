@@ -4,6 +4,7 @@ import subprocess
 from collections.abc import Callable
 
 from tests.campaign.plan import Strike
+from tests.driver import bombs
 from tests.lab import hub
 from tests.lab.spark import Handle
 from tests.lab.state import TWINS
@@ -78,6 +79,21 @@ def _fill(spark: Handle, strike: Strike) -> bool:
     return _succeeds(spark, f"sudo fallocate -l $(({free} - {left})) /opt/filling")
 
 
+def _bomb(spark: Handle, strike: Strike) -> bool:
+    """Set a bomb off, within bounds: it ends with the fault."""
+    if not spark.running():
+        return False
+    bombs.bound(spark)
+    try:
+        if strike.fault != "memory bomb":
+            return bombs.in_engine(spark, bombs.FORKS if strike.fault == "fork bomb" else bombs.HOG)
+        bombs.in_session(spark, bombs.HOG)
+    except subprocess.SubprocessError:
+        # It boots.
+        return False
+    return True
+
+
 def _move_clock(spark: Handle, strike: Strike) -> bool:
     return _succeeds(spark, f"sudo python3 - {(-2, 2)[strike.variant % 2]}", stdin=_MOVE)
 
@@ -89,6 +105,8 @@ BLOWS: dict[str, Blow] = {
     "supervisor hangs": _command(f"pkill -STOP -n -f {_SUPERVISOR}"),
     # What earlyoom begins with.
     "memory short": _command(f"pkill -TERM -n {_ENGINE}"),
+    **dict.fromkeys(("memory bomb", "engine eats all", "fork bomb"), _bomb),
+    "journald frozen": _command("pkill -STOP -x systemd-journal"),
     "Docker restarted": _command("systemctl restart docker"),
     "door killed": _command("pkill -KILL haproxy"),
     "power cut": _power_off,
@@ -115,6 +133,7 @@ BLOWS: dict[str, Blow] = {
 # What ends a fault that lasts.
 ENDS: dict[str, Callable[[Handle], object]] = {
     "power cut": Handle.power_on,
+    **dict.fromkeys(("memory bomb", "engine eats all", "fork bomb"), bombs.end),
     "cable cut": Handle.cable,
     "twin cut": Handle.cable,
     "MTU 1500": Handle.mtu,

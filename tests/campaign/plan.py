@@ -94,6 +94,13 @@ FAULTS: dict[str, Kind] = {
     "supervisor killed": Kind(BROKEN),
     "supervisor hangs": Kind(BROKEN),
     "memory short": Kind(BROKEN),
+    # What takes all memory is ended, or the engine: it is what the kernel ends first.
+    "memory bomb": Kind(BROKEN, _BRIEF),
+    "engine eats all": Kind(BROKEN, _BRIEF),
+    # In the engine's container, which then has no process for anything else.
+    "fork bomb": Kind(BROKEN, _BRIEF),
+    # systemd starts another after three minutes without a ping; what writes much waits that long.
+    "journald frozen": Kind(BROKEN),
     "Docker restarted": Kind(BROKEN),
     "door killed": Kind(UNREACHABLE, head=True),
     "power cut": Kind(UNREACHABLE, (1.0, 20.0)),

@@ -50,6 +50,28 @@ def forget(name: str) -> None:
         shutil.rmtree(STORAGE / name)
 
 
+def limit(name: str, memory: int | None, processes: int | None) -> None:
+    """Let a Spark have so much until its next boot; None: as much as the machine has."""
+    files = {
+        "memory.limit_in_bytes": "-1" if memory is None else str(memory),
+        "memory.max": "max" if memory is None else str(memory),
+        "pids.max": "max" if processes is None else str(processes),
+    }
+    for tree in _trees():
+        for path in (tree / _group(name) / file for file in files):
+            if path.exists():
+                path.write_text(files[path.name])
+
+
+def refused_memory(name: str) -> int:
+    """Return how often a Spark has come to its limit of memory."""
+    for path in (tree / _group(name) / "memory.failcnt" for tree in _trees()):
+        if path.exists():
+            return int(path.read_text())
+    events = (_TREE / _group(name) / "memory.events").read_text().split()
+    return int(events[events.index("max") + 1])
+
+
 def remove_groups(shard: str = SHARD) -> None:
     for tree in _trees():
         _remove_group(tree / _group("", shard))

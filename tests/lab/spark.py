@@ -167,6 +167,10 @@ class Handle:
                 network.wait_for_line(self.name)
             network.set_direct(self.name, direct=spark.line is None)
 
+    def bound(self, memory: int | None = None, processes: int | None = None) -> None:
+        """Let it have so much until its next boot; by default as much as the machine has."""
+        machine.limit(self.name, memory, processes)
+
     @contextmanager
     def _changing(self) -> Iterator[tuple[State, Spark]]:
         """Give the lab's state and this Spark's, which are written down afterwards."""

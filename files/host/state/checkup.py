@@ -11,6 +11,7 @@ from typing import Any
 from host.state import docker, gpu, machine, recorder
 from host.state.engine_api import ends, metrics
 from host.state.engines import current, engines, owner
+from host.state.pstore import pstore
 from host.state.readers import UnknownError, free_bytes, lines, meminfo, text, word
 from host.state.status import nvidia_smi
 
@@ -86,8 +87,15 @@ def _engine_log(release: str | None) -> list[str]:
 
 def _kernel_log() -> list[str]:
     """Return what kernel, earlyoom and logind say of the last day, also of the previous boot."""
-    logs = (_journal("--since=-1d", source) for source in _SOURCES)
+    logs = [*(_journal("--since=-1d", source) for source in _SOURCES), _last_words()]
     return [row for log in logs for row in [*filter(KERNEL.search, log)][-_KERNEL_LINES:]]
+
+
+def _last_words() -> list[str]:
+    """Return what kernels that ended within a day said, which the journal lacks, as of now."""
+    now = time.time()
+    records = (each["lines"] for each in pstore() if now - each["at"] < _DAY)
+    return [f"{now:.6f} - kernel: {row}" for rows in records for row in rows]
 
 
 def _journal(*options: str) -> list[str]:

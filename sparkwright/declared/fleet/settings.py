@@ -199,6 +199,13 @@ class Settings(Model):
     journal_max_use: kinds.Size = "2G"
     """The largest size of the journal on the disk."""
 
+    # MediaTek's, which GB10 has, takes no less than 3.
+    watchdog_seconds: Annotated[int | None, whole(20, 600, "whole seconds", ", or None")] = 60
+    """Seconds without a sign of life of systemd after which the machine's own watchdog resets it;
+    None for no watchdog. systemd pings at half that time: however hard a Spark works, process 1,
+    whose memory is protected, gets one of 20 cores within 30 s. A hung Spark serves again within
+    five minutes: these 60 s, a boot, the engine's start."""
+
     # MHz: above the clock of a throttled Spark, up to more than any of these GPUs has.
     gpu_clock_max_mhz: Annotated[int | None, whole(1000, 3500, "MHz", ", or None")] = None
     """The limit of the GPU's clock in MHz, such as 2200 (2000 to 2200 in field reports); None for

@@ -12,8 +12,8 @@ from sparkwright.common.placed import SYSTEMD, USERS, unit_names
 
 # Units of others that our operations enable, restart or look at.
 _OTHERS = (
-    *("docker.service", "earlyoom.service", "haproxy.service"),
-    *("prometheus-node-exporter.service", "systemd-journald.service"),
+    *("docker.service", placed.GUARD, "haproxy.service", "prometheus-node-exporter.service"),
+    *placed.ROOM,
 )
 # What of the root folder is not looked at: much of it, or the whole releases of others.
 _LARGE = ("benchmarks", "bundle", "cache", "hf", "releases")
@@ -70,6 +70,26 @@ class Placed(Part):
         return unit_state(self.units.get(name), files)
 
 
+class Watchdog(Part):
+    """The machine's watchdog.
+
+    Attributes:
+        offered: the firmware has Arm's, and there is a module for it.
+        set_by: what sets its time beside us; "" for nothing.
+        seconds: its time, as systemd knows it; 0 for none, None if unknown.
+    """
+
+    part: ClassVar = "watchdog"
+
+    device: bool
+    offered: bool
+    set_by: str
+    seconds: int | None
+
+
+ASK_WATCHDOG = Watchdog.ask(ours=placed.WATCHDOG)
+
+
 def unit_state(found: KnownUnit | None, files: Iterable[FileState]) -> UnitState:
     """Return the state of a unit in relation to the files that configure it."""
     changed = max((file.changed for file in files), default=0)
@@ -97,7 +117,7 @@ def ask_placed(root: str) -> Ask[Placed]:
             *outside,
             *(f"{SYSTEMD}/{name}" for name in unit_names()),
         ],
-        units=[each for each in units if "@." not in each],
+        units=[each for each in units if "@." not in each and "-." not in each],
         parameters=[pattern for file in placed.FILES for pattern in file.parameters],
         users=USERS,
     )

@@ -26,11 +26,13 @@ NEW_MEDIA_NETWORK = (
 # its home, /tmp and /dev/shm; compilers and Triton load libraries from /tmp, which must be
 # executable. The bounds are far above the needs of a healthy engine: threads (compiling on 20 cores
 # takes about a thousand), bytes of /tmp, and of /dev/shm (NVIDIA's own start on a Spark has 16g,
-# vLLM's run_cluster.sh 10.24g).
+# vLLM's run_cluster.sh 10.24g). It leaves no core dump, an image of its 40 GB and more; and it is
+# what the kernel ends first in a full memory, as what its GPU has counts as nobody's.
 CONFINEMENT = (
     *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--pids-limit", "8192"),
     *("--read-only", "--tmpfs", "/tmp:rw,exec,nosuid,nodev,size=8g,mode=1777"),
     *("--ipc", "private", "--shm-size", "16g"),
+    *("--ulimit", "core=0", "--oom-score-adj", "500"),
 )
 
 # The options of engines, and of the container that proves the GPU before anything is fetched or

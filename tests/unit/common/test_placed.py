@@ -94,6 +94,7 @@ READ = {
     *("/etc/NetworkManager", "/etc/NetworkManager/system-connections"),
     *("/etc/default/ufw", "/etc/ufw/user.rules", "/etc/ufw/user6.rules"),
     *("/etc/netplan/90-NM-UUID.yaml", "/etc/haproxy/haproxy.cfg"),
+    *("/etc/systemd/system.conf", "/usr/local/lib", "/var/lib/systemd/pstore"),
     # What a person is advised to write.
     *("/etc/default/grub.d/kho.cfg", "/etc/modprobe.d/nvidia-pools.conf"),
 }

@@ -61,6 +61,7 @@ FOUND = {
     "engines": lambda root, release="", **_: engines(
         (release, "active"), enabled=release, current=release
     ),
+    "watchdog": {"device": True, "offered": True, "set_by": "", "seconds": 0},
     "placed": lambda units=(), **_: placed(units=dict.fromkeys(units, "loaded active enabled 1")),
     "artifacts.environment": {"requirements": None},
     "artifacts.weights": lambda root, folders: {

@@ -2,8 +2,9 @@
 
 import pytest
 
+from tests.campaign.faults import BLOWS, ENDS
 from tests.campaign.invariants import Window, objections
-from tests.campaign.plan import BROKEN, REFUSED, UNREACHABLE, WHOLE
+from tests.campaign.plan import BROKEN, FAULTS, REFUSED, UNREACHABLE, WHOLE
 from tests.driver.load import Answer
 
 
@@ -40,3 +41,9 @@ def test_a_gateway_breaks_off_what_another_spark_was_saying() -> None:
     )
     assert not list(objections("spark1", [broken], [window], gateway=True))
     assert list(objections("spark1", [refused], [window], gateway=True))
+
+
+def test_each_fault_strikes_and_what_lasts_has_an_end() -> None:
+    assert FAULTS.keys() - BLOWS.keys() == {"run killed"}
+    assert BLOWS.keys() <= FAULTS.keys()
+    assert {name for name, kind in FAULTS.items() if kind.seconds[1]} == ENDS.keys()

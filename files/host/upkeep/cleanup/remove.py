@@ -164,7 +164,8 @@ class Removal:
             Path(path).unlink()
             if reader:
                 do("rmdir", "--ignore-fail-on-non-empty", str(Path(path).parent))
-                do("systemctl", "restart", reader)
+        for reader in dict.fromkeys(filter(None, ours.values())):
+            do("systemctl", *(["daemon-reload"] if reader == "systemd" else ["restart", reader]))
 
     def _docker_settings(self) -> Part:
         backup = self.root / "backups/daemon.json"

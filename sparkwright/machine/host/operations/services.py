@@ -1,6 +1,6 @@
 """Operations of units, kernel parameters and the users of engines."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 
 from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand, operation
@@ -50,11 +50,17 @@ def service(
 
 
 @operation()
-def sysctl(path: str, values: Mapping[str, str]) -> Generator[PyinfraCommand]:
-    """Set kernel parameters by name, now and at every boot, by a file below /etc/sysctl.d."""
+def sysctl(
+    path: str, values: Mapping[str, str], optional: Collection[str] = ()
+) -> Generator[PyinfraCommand]:
+    """Set kernel parameters by name, now and at every boot, by a file below /etc/sysctl.d.
+
+    Without one that is optional, a kernel is as it should be.
+    """
     check(parameters=values)
-    entry = ManagedFile(path, "".join(f"{key} = {value}\n" for key, value in values.items()))
     parameters = placed().parameters
+    values = {key: values[key] for key in values if key in parameters or key not in optional}
+    entry = ManagedFile(path, "".join(f"{key} = {value}\n" for key, value in values.items()))
     found = {key: parameters[key] for key in values if key in parameters}
     changes = list(managed_files._inner(entries=[entry]))
     for key, value in values.items():
@@ -114,10 +120,14 @@ def guarded(entries: Sequence[ManagedFile]) -> Generator[PyinfraCommand]:
     systemd sets up a container's filter before it starts the container, and replaces it when it
     reads the files anew: there is no moment without a filter.
     """
-    units = [entry.path.rpartition("/")[2] for entry in entries]
-    changes = list(managed_files._inner(entries=entries))
     known = placed().units
-    unread = [unit for unit in units if unit not in known or known[unit].unread]
+    units = [entry.path.rpartition("/")[2] for entry in entries]
+    yield from read_anew(entries, [u for u in units if u not in known or known[u].unread])
+
+
+def read_anew(entries: Sequence[Entry], unread: Sequence[str]) -> Generator[PyinfraCommand]:
+    """Yield what places files of units, and has systemd read them, or these units alone, anew."""
+    changes = list(managed_files._inner(entries=entries))
     for unit in [] if changes else unread:
         differs(unit, "as in its file", "an older version")
     yield from changes
