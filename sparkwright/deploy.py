@@ -6,7 +6,6 @@ from sparkwright.artifacts.weights import deploy as weights
 from sparkwright.door import deploy as door
 from sparkwright.engine import deploy as engine
 from sparkwright.insight.monitoring import deploy as monitoring
-from sparkwright.insight.recorder import deploy as recorder
 from sparkwright.insight.status.operations import announce
 from sparkwright.machine.firewall import deploy as firewall
 from sparkwright.machine.host import deploy as machine
@@ -63,7 +62,6 @@ def provision() -> None:
     image.apply()
     door.apply()  # API keys, certificate, haproxy: the only listener
     monitoring.apply()
-    recorder.apply()  # what the Spark was, should it go down
 
 
 def start() -> None:

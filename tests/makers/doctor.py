@@ -1,8 +1,7 @@
 """Sparks as the doctor reads them: one that is well."""
 
 from sparkwright.common.hardware import GIB
-from sparkwright.insight.doctor.checkup import Checkup, Finished
-from sparkwright.insight.recorder.state import HardDown
+from sparkwright.insight.doctor.checkup import Checkup, Finished, HardDown
 from sparkwright.machine.host.survey import Kernel
 from tests.makers import status
 from tests.makers.gpu import gpu

@@ -208,10 +208,10 @@ def test_power_cut_serves_again_and_is_named(spark: Handle, served: str) -> None
     eventually(lambda: spark.run(recorder, check=False).stdout == "active\n", "the recorder")
     told = pyinfra("deploys/status.py", "--data", "json=-").output
     assert "it went down hard" in told
-    assert '"hard_down_cause": "power"' in told
+    assert '"cause": "power"' in told
     found = examined()
     assert "[down-power]" in found
-    assert "UTC      up W" in found
+    assert "time up watts" in found
     assert "[hard-downs]" not in found
 
 

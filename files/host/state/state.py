@@ -30,7 +30,6 @@ SHOWN: tuple[str, ...] = (
     "machine.memory",
     "network.fabric",
     "network.link",
-    "recorder",
     "sockets",
     "sockets.exporter",
     "status",

@@ -7,16 +7,16 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from host.common.seat import seat_of
-from host.state import docker, gpu, recorder
+from host.common.seat import SEATS, seat_of
+from host.state import docker, gpu
 from host.state.engine_api import load
 from host.state.engines import current, engines, owner, switches
 from host.state.machine import kernel
 from host.state.readers import free_bytes, lines, meminfo, run, text, whole, word
 from host.state.state import MOST
 
-# Seconds for which the figures of the door count.
-_FRESH = 60
+# Seconds for which the figures of the door, and a hard end, count.
+_FRESH, _DAY = 60, 86_400
 
 
 def read(root: str, door: str = "door.service") -> dict[str, Any]:
@@ -44,8 +44,22 @@ def read(root: str, door: str = "door.service") -> dict[str, Any]:
         "disk_free": free_bytes(root),
         "door": run("systemctl", "is-active", door).stdout.strip() or "unknown",
         "held": _held(root),
-        **recorder.read(root),
+        "down": hard_down(root),
     }
+
+
+def hard_down(root: str) -> dict[str, Any] | None:
+    """Return when and why the Spark of a seat went down hard within a day; None if unknown."""
+    path = f"{root.partition(f'/{SEATS}/')[0]}/state/last-down.json"
+    try:
+        down = json.loads(text(path) or "")
+        at, back = float(down["at"]), float(down["back"])
+        said = {name: str(down[name])[:200] for name in ("cause", "why")}
+        lasts = [str(each)[:200] for each in down["lines"][:40]]
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+    recent = abs(at) < 1e11 and abs(time.time() - back) < _DAY
+    return {"at": at, "back": back, **said, "lines": lasts} if recent else None
 
 
 def _contents(root: str) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """The checkup of a Spark, its engine and its GPU: everything that the doctor judges."""
 
+from datetime import UTC
 from typing import ClassVar
 
 from pydantic import Field
 
 from sparkwright.common.part import Bounded, Part
+from sparkwright.common.progress import time_text
 from sparkwright.engine.state import EngineUnit
-from sparkwright.insight.recorder.state import HardDown
 from sparkwright.machine.host.survey import Kernel
 from sparkwright.plan.causes.thresholds import FAULT_BUSY, FAULT_MHZ, FAULT_WATTS
 
@@ -49,6 +50,25 @@ class FailedSwitch(Bounded):
     log: tuple[str, ...]
 
 
+# A cause that the flight recorder names -> the doctor's name for it.
+DOWN = {name: f"down-{name}" for name in ("power", "memory", "heat", "driver", "lock-up", "disk")}
+
+
+class HardDown(Bounded):
+    """When a Spark went down and came back (seconds since the epoch), why, and its last lines."""
+
+    at: float
+    back: float
+    cause: str
+    why: str
+    lines: tuple[str, ...]
+
+    def __str__(self) -> str:
+        at, back = (time_text(each, "%d %b %H:%M", UTC) for each in (self.at, self.back))
+        cause = self.cause if self.cause in DOWN else "cause not known"
+        return f"it went down hard at {at} ({cause}) and was back at {back} UTC"
+
+
 class Finished(Bounded):
     """Requests since the engine's start that `max_tokens` cut, or the model ended; no probes."""
 
@@ -71,7 +91,7 @@ class Checkup(Part):
         cpu: clock of its fastest core, in MHz.
         nic: the state of its network card's PCIe links, as lspci words it.
         downs: how often it went down hard within a day while its engine ran.
-        down: the last time, by its flight recorder, also without an engine.
+        down: the last time, by its flight recorder.
         system: versions, for a report.
     """
 

@@ -7,8 +7,7 @@ from datetime import UTC
 
 from sparkwright.common.hardware import GIB
 from sparkwright.common.progress import time_text
-from sparkwright.insight.doctor.checkup import Checkup, FailedSwitch, gpu_lost
-from sparkwright.insight.recorder.state import CAUSES
+from sparkwright.insight.doctor.checkup import DOWN, Checkup, FailedSwitch, gpu_lost
 from sparkwright.machine.host.survey import HANDOVER_LEAST
 from sparkwright.plan.causes.log_causes import Diagnosis, first_line, from_log, in_order
 from sparkwright.plan.causes.thresholds import (
@@ -52,11 +51,7 @@ def diagnose(
     Args:
         wanted: the release that the inventory asks for, empty for an idle Spark; None if unknown.
     """
-    shown = signs(checkup)
-    found = from_log(checkup.log, shown, checkup.sound)
-    if any(shown[name] for name in CAUSES.values()):
-        # The same event, without its cause.
-        found = [each for each in found if each.name not in ("hard-down", "hard-downs")]
+    found = from_log(checkup.log, signs(checkup), checkup.sound)
     return in_order([*found, *from_switch(checkup.failed, wanted), *link])
 
 
@@ -146,13 +141,14 @@ def _engine(checkup: Checkup) -> Signs:
     requests, restarts = checkup.finished, checkup.unit.restarts if checkup.unit else 0
     downs, down = checkup.downs, checkup.down
     found: Signs = {
-        **dict.fromkeys(CAUSES.values()),
+        **dict.fromkeys(DOWN.values()),
         "hard-downs": f"{downs} within a day, by state/hard-downs" if downs else None,
         "restarts": f"NRestarts={restarts} of vllm@{checkup.release}" if restarts else None,
         "content-null": None,
     }
     if down:
-        found[CAUSES.get(down.cause, "hard-downs")] = f"{down}: {down.why}"
+        found["hard-downs"] = None
+        found[DOWN.get(down.cause, "hard-downs")] = f"{down}: {down.why}"
     if requests and requests.cut > requests.ended:
         every = requests.cut + requests.ended
         found["content-null"] = f"{requests.cut} of {every} requests were cut by max_tokens"

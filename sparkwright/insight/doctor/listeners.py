@@ -5,26 +5,22 @@ from collections.abc import Collection, Iterator
 from ipaddress import ip_address
 from typing import ClassVar, Literal
 
+from sparkwright.common import ports
 from sparkwright.common.part import Bounded, Part
 from sparkwright.common.placed import EXPORTER
-from sparkwright.common.ports import (
-    EXPORTER_PORT,
-    IMAGE_PORT,
-    LINK_PORT,
-    METRICS_PORT,
-    RECORDER_PORT,
-    SHARE_PORT,
-)
 from sparkwright.door.door import UNIT as DOOR
 from sparkwright.plan.release.container import ALONE, PAIR
 from sparkwright.run.spark import Declared
 
 # Our units that listen, but for engines. systemd itself holds a socket unit's socket at first.
 _SEAT_DOOR, _SUPERVISOR, _EXPORTER = "door@", "vllm@", f"{EXPORTER}.service"
-_RECORDER = "flight-recorder."
 _GATEWAY = ("gateway.service", "gateway-door.service")
-_SOCKETS = {"fabric-share": SHARE_PORT, "fabric-metrics": METRICS_PORT, "fabric-image": IMAGE_PORT}
-_PORTS = {**_SOCKETS, _SUPERVISOR: LINK_PORT, _RECORDER: RECORDER_PORT}
+_SOCKETS = {
+    "fabric-share": ports.SHARE_PORT,
+    "fabric-metrics": ports.METRICS_PORT,
+    "fabric-image": ports.IMAGE_PORT,
+}
+_PORTS = {**_SOCKETS, _SUPERVISOR: ports.LINK_PORT, "flight-recorder.": ports.RECORDER_PORT}
 _JOBS = ("weights@", "image@", "image-copy.", "image-build@", "benchmark.")
 _UNITS = (DOOR, _SEAT_DOOR, _EXPORTER, *_GATEWAY, *_PORTS, "switch@", *_JOBS)
 # The programs with which Ubuntu or Debian listens (15 characters, as the kernel keeps them), and
@@ -140,7 +136,7 @@ def _may(socket: Socket, unit: str, may: Declared) -> bool:
     if unit in (DOOR, _SEAT_DOOR):
         return socket.kind == "tcp" and socket.port in may.doors
     if unit == _EXPORTER:
-        return socket.is_loopback and socket.port == EXPORTER_PORT
+        return socket.is_loopback and socket.port == ports.EXPORTER_PORT
     if unit in _GATEWAY:
         # The gateway's port is data of its own host, which is a Spark only by chance.
         return socket.kind == "tcp"

@@ -10,8 +10,7 @@ from sparkwright.common.command_line import next_line
 from sparkwright.common.hardware import GIB
 from sparkwright.declared.recipe.loader import RECIPES, is_path, recipe_files
 from sparkwright.engine.state import phase
-from sparkwright.insight.doctor.checkup import Checkup
-from sparkwright.insight.recorder.state import CAUSES
+from sparkwright.insight.doctor.checkup import DOWN, Checkup
 from sparkwright.network.fabric.state import FabricState
 from sparkwright.plan.causes.log_causes import Diagnosis, from_log, table
 from sparkwright.run.spark import SparkTarget
@@ -32,8 +31,8 @@ def report(
     for each in diagnoses[:SHOWN]:
         yield f"{'perhaps' if each.guess else 'cause'}: {each.cause} [{each.name}]", "red"
         yield f"  seen: {each.evidence}", "yellow"
-        if checkup.down and each.name in (*CAUSES.values(), "hard-downs"):
-            yield from ((f"    {line}", "yellow") for line in checkup.down.seconds)
+        if checkup.down and each.name in (*DOWN.values(), "hard-downs"):
+            yield from ((f"    {line}", "yellow") for line in checkup.down.lines)
         yield f"  remedy: {each.remedy}.", "green"
     if len(diagnoses) > SHOWN:
         yield f"and also: {', '.join(each.name for each in diagnoses[SHOWN:])}", "yellow"

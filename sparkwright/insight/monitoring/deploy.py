@@ -1,4 +1,4 @@
-"""The metrics of a Spark's host for Prometheus: GPU, engine, memory, disks."""
+"""What a Spark's host is: metrics for Prometheus (GPU, engine, memory, disks), its recorder."""
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
@@ -25,6 +25,9 @@ from sparkwright.run.target import Target, target
 TIMER, SOCKET = "spark-metrics.timer", "fabric-metrics.socket"
 # Scrapes at once. Each that hangs keeps its place for ever: more of them get a 503 at once.
 _SCRAPES = 4
+# Writes what the Spark was, second by second, for the doctor after a hard end.
+RECORDER = "flight-recorder.service"
+_FOLDERS = ("bin", "metrics", "state")
 # What timer and socket start.
 _SERVICES = {TIMER: "spark-metrics.service", SOCKET: "fabric-metrics@.service"}
 
@@ -38,6 +41,7 @@ def reads(own: Target) -> Iterator[Ask[Any]]:
 def metrics_units(names: Iterable[str], root: str, plan: FabricPlan | None) -> list[ManagedFile]:
     """Return units of files/host/insight/monitoring."""
     values = {"root": root, "address": plan.addresses[0] if plan else "", "port": METRICS_PORT}
+    values["pair"] = f" {plan.addresses[0]} {plan.peer_addresses[0]}" if plan else ""
     return [unit_file(HOST_FILES / "insight" / "monitoring" / name, **values) for name in names]
 
 
@@ -46,17 +50,14 @@ def apply() -> None:
     """Have a head tell of its host through its door, and a worker through its head's."""
     own = target()
     unit = (TIMER if own.is_head else SOCKET) if own.recipe_name else None
-    stopped(name="None of another rank", units=[each for each in _SERVICES if each != unit])
+    unneeded = [each for each in _SERVICES if each != unit] + ([] if unit else [RECORDER])
+    stopped(name="None of another rank", units=unneeded)
     if unit:
-        service(
-            name="GPU and engine",
-            unit=unit,
-            entries=[
-                *(folder(own.root, each) for each in ("bin", "metrics")),
-                *program_files(own.root),
-                *metrics_units((unit, _SERVICES[unit]), own.root, own.fabric),
-            ],
-        )
+        placed = [*(folder(own.root, each) for each in _FOLDERS), *program_files(own.root)]
+        units = metrics_units((unit, _SERVICES[unit]), own.root, own.fabric)
+        service(name="GPU and engine", unit=unit, entries=[*placed, *units])
+        units = metrics_units([RECORDER], own.root, own.fabric)
+        service(name="Flight recorder", unit=RECORDER, entries=[*placed, *units])
     if unit == TIMER:
         node_exporter(name="Node exporter", root=own.root)
 

@@ -11,8 +11,7 @@ from sparkwright.common.part import Bounded, Part
 from sparkwright.common.progress import time_text
 from sparkwright.door.door import UNIT
 from sparkwright.engine.state import EngineUnit
-from sparkwright.insight.doctor.checkup import GpuReading
-from sparkwright.insight.recorder.state import HardDown
+from sparkwright.insight.doctor.checkup import GpuReading, HardDown
 from sparkwright.plan.causes.thresholds import DISK_FULL, EARLYOOM, KV_FULL, MEMORY_LOW
 
 # Seconds for one reading: the engine's counters twice within a second, and nvidia-smi.
@@ -255,7 +254,7 @@ def _entry(row: SparkRow) -> Mapping[str, Any]:
     }
     if reading is None:
         return entry
-    load, gpu, unit, down = reading.load, reading.gpu, reading.unit, reading.down
+    load, gpu, unit = reading.load, reading.gpu, reading.unit
     used, total = reading.memory_total - reading.memory_available, reading.memory_total
     if gpu and gpu.memory_used is not None and gpu.memory_total is not None:
         # A graphics card has a memory of its own.
@@ -268,9 +267,7 @@ def _entry(row: SparkRow) -> Mapping[str, Any]:
         "status": unit and unit.status,
         "up_since": reading.since,
         "restarts": unit and unit.restarts,
-        "hard_down_at": down and down.at,
-        "hard_down_back": down and down.back,
-        "hard_down_cause": down and down.cause,
+        "hard_down": reading.down and reading.down.model_dump(include={"at", "back", "cause"}),
         "tokens_per_second": load and round(load.tokens, 1),
         "prompt_tokens_per_second": load and round(load.prompt_tokens, 1),
         "requests_running": load and load.running,

@@ -1,24 +1,18 @@
 """record ROOT [OWN PEER]: write what this Spark is, a line a second, into ROOT/state.
 
-At its start it judges the end of the previous boot, unless that was in order: ROOT/state/
-last-down.json. With their addresses, the Sparks of a pair keep each other's last minutes as well.
+Standard input is what nvidia-smi says. At its start it judges the end of the previous boot, if that
+left ROOT/state/recording. Each Spark of a pair has the lines of the other as well, after "> ".
 
-To ext4 a write is 20 KiB: our block, three of the journal, as the time of the file changes, and the
-inode's. So there is one in 20 s, 88 MB a day; and, up to a bound, at once where things go wrong.
+A write is 20 KiB on ext4 (our block, four of the journal and the inode): one in 20 s, 88 MB a day.
 """
 
 import json
 import os
-import re
-import select
-import signal
 import socket
-import subprocess
 import sys
 import time
 from collections import deque
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from threading import Thread
 
@@ -27,235 +21,136 @@ from host.common.command_line import words
 from host.common.log import show
 from host.common.seat import SEATS
 from host.engine.crash_guard import boot_id
-from host.insight.recorder.judge import NOTED, SECONDS, judge, trouble
-from host.insight.recorder.ring import BLOCK, ROOM, Line, Ring, line, parse
-from host.state.engine_api import ask
+from host.insight.recorder.judge import NOTED, SECONDS, judge
+from host.insight.recorder.ring import HEAD, Line, Ring, line, lines, parse
+from host.state.engine_api import ask, samples
 from host.state.engines import current
-from host.state.readers import whole, word
+from host.state.pstore import pstore
+from host.state.readers import free_bytes, meminfo, whole, word
 
 PORT = 29505
-# Seconds between two writes. Early ones at once, and seconds in which there may be one more: 10 MB
-# a day. Seconds between two looks at the engine's steps.
-SYNC, EARLY, AGAIN, LOOK = 20, 20, 180, 15
-# Lines of the other Spark that are kept, and seconds without any after which they are written.
-KEPT, SILENCE = 300, 10
-# One that hangs is killed within the hour, and whatever ends it, the next one begins.
-SMI = (
-    "while :; do timeout --foreground -s KILL 1h nvidia-smi --id=0 --loop=1 --query-gpu=power.draw,"
-    "temperature.gpu,clocks.sm --format=csv,noheader,nounits; sleep 60; done 2>/dev/null"
-)
+# Seconds between two writes, and between two early ones. Lines and messages of a Spark in a write.
+SYNC, AGAIN, LINES, MESSAGES = 20, 180, 25, 5
 KMSG = "/dev/kmsg"
-_MEMORY = re.compile(r"^(MemTotal|MemAvailable|SwapTotal|SwapFree): +(\d+)", re.MULTILINE)
 _IP_FREEBIND = 15
 
 
-class Sources:
-    """What is read in a second; nothing of it waits."""
-
-    steps: float | None = None
-
-    def __init__(self, root: Path) -> None:
-        self.root, self._gpu, self._fresh = root, gpu(""), 0.0
-        self._smi, told = os.pipe()
-        os.set_blocking(self._smi, False)
-        self._gpus = subprocess.Popen(["sh", "-c", SMI], stdin=subprocess.DEVNULL, stdout=told)
-        self.kernel = _opened(KMSG)
-        with suppress(OSError):
-            os.lseek(self.kernel or -1, 0, os.SEEK_END)
-        pressures = (f"pressure/{each}" for each in ("memory", "io", "cpu"))
-        self._proc = [_opened(f"/proc/{each}") for each in ("meminfo", *pressures)]
-
-    def line(self, now: tuple[int, int]) -> str:
-        """Return the line of this second."""
-        if told := _read(self._smi, 1 << 16).splitlines():
-            self._gpu, self._fresh = gpu(told[-1]), now[1] + 3
-        memory, *pressures = (_read(each, 4096, 0) for each in self._proc)
-        mib = {name: int(kib) // 1024 for name, kib in _MEMORY.findall(memory)}
-        self.total = mib["MemTotal"]
-        # "some avg10=1.53 avg60=0.87 …"
-        waits = (float(each[11:].split(" ", 1)[0]) if each else None for each in pressures)
-        swap, disk = mib["SwapTotal"] - mib["SwapFree"], os.statvfs(self.root)
-        free = disk.f_bavail * disk.f_frsize >> 20
-        shown = self._gpu if now[1] < self._fresh else gpu("")
-        return line((*now, *shown, mib["MemAvailable"], *waits, swap, free, self.steps))
-
-    def words(self) -> list[str]:
-        """Return the kernel's new messages that are worth a line: a broken card says thousands."""
-        records = iter(partial(_read, self.kernel, 8192), "")
-        texts = (
-            each.partition(";")[2].partition("\n")[0]
-            for _, each in zip(range(100), records, strict=False)
-        )
-        return [each for each in texts if NOTED.search(each)]
-
-    def look(self) -> None:
-        """Read the steps that engines have made."""
-        found = []
-        for place in (str(self.root), *map(str, self.root.glob(f"{SEATS}/*"))):
-            if release := current(place):
-                told = ask(place, release, "/metrics", patience=2)
-                found += told.split("\nvllm:iteration_tokens_total_count")[1:]
-        with suppress(ValueError, IndexError):
-            counts = [float(each.split("\n", 1)[0].split()[-1]) for each in found]
-            self.steps = sum(counts) if counts else None
-
-
-def clock() -> tuple[int, int]:
-    """Return the seconds since the epoch, and since the boot."""
-    return round(time.time()), round(time.monotonic())
-
-
-def gpu(told: str) -> list[float | None]:
-    """Return W, °C and MHz by a line of nvidia-smi's; None for each that is none."""
-    found = [re.fullmatch(r" *(\d{1,6}(\.\d{1,3})?) *", each) for each in told.split(",")]
-    return [float(each[1]) if each else None for each in (*found, None, None, None)][:3]
-
-
-def _opened(path: str) -> int | None:
-    try:
-        return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-
-
-def _read(file: int | None, most: int, at: int | None = None) -> str:
-    """Return what a file has now; "" where there is nothing."""
-    found = b""
-    # Also where a record of the kernel's was overwritten.
+def drained(file: int) -> list[str]:
+    """Return what can be read without waiting; of the kernel's log, each record alone."""
+    found: list[str] = []
+    # There is no more, or the kernel has overwritten it.
     with suppress(OSError):
-        found = os.read(file or -1, most) if at is None else os.pread(file or -1, most, at)
-    return found.decode("utf-8", "replace")
+        while len(found) < 100:
+            found.append(os.read(file, 8192).decode("utf-8", "replace"))
+    return found
 
 
-class Peer:
-    """The other Spark of a pair: it gets each line, and its own last minutes are kept here.
-
-    Only it reaches this port (fabric-guard); what it says is bounded, and has to be lines.
-    """
-
-    def __init__(self, path: Path, own: str, other: str) -> None:
-        self._path, self._other, self._heard = path, (other, PORT), 0.0
-        self._lines = deque[str](maxlen=KEPT)
-        self._socket = socket.socket(type=socket.SOCK_DGRAM)
-        self._socket.setblocking(False)
-        self._socket.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
-        self._socket.bind((own, PORT))
-
-    def exchange(self, lines: list[str], now: float) -> None:
-        """Send lines, take what came, and once nothing comes any more, write that down."""
-        with suppress(OSError):
-            self._socket.sendto("\n".join(lines).encode("ascii", "replace")[:BLOCK], self._other)
-        with suppress(OSError):
-            for _ in range(20):
-                told, address = self._socket.recvfrom(BLOCK)
-                new = told.decode("ascii", "replace").split("\n")
-                if address == self._other and (sound := [each for each in new if parse([each])]):
-                    self._lines += sound
-                    self._heard = now
-        if self._lines and now - self._heard > SILENCE:
-            with suppress(OSError):
-                replace(self._path, "\n".join([*self._lines, ""]), durable=True)
-            self._lines.clear()
+def steps(root: Path) -> float | None:
+    """Return the steps of a Spark's engines; None where no engine answers."""
+    found: list[float] = []
+    for place in (str(root), *map(str, root.glob(f"{SEATS}/*"))):
+        if release := current(place):
+            said = ask(place, release, "/metrics", patience=2)
+            found += [value for *_, value in samples(said, ["iteration_tokens_total_count"])]
+    return sum(found) if found else None
 
 
-def hard_end(root: Path, ring: Ring, boot: str, total: float, said: list[str]) -> None:
-    """Judge the last life, unless it is this boot's or ended in order.
-
-    Args:
-        said: the kernel's last words of it that came by another way than the ring, as by pstore.
-    """
-    blocks = ring.blocks()
-    if not blocks or blocks[-1].boot == boot or blocks[-1].ended:
+def hard_end(root: Path, boot: str) -> None:
+    """Judge a life that did not end in order into ROOT/state/last-down.json."""
+    life, last = word(str(root / "state/recording")), lines(root / "state/flight-recorder")
+    if life in ("", boot) or not last:
         return
-    texts = [text for each in blocks if each.boot == blocks[-1].boot for text in each.lines]
-    if not (lines := parse(texts)):
-        return
-    final = lines[-1].now
-    verdict = judge([*lines, *(Line(final, each) for each in said)], total)
-    back = time.time()
-    seconds = [each for each in texts for one in parse([each]) if final["up"] - one.up < SECONDS]
-    show(f"this Spark went down hard: {verdict.cause}: {verdict.why}")
-    down = {"at": min(final["time"], back), "back": back, **verdict._asdict(), "lines": seconds}
+    final, back = last[-1].now, time.time()
+    # WDIOF_CARDRESET; a GB10's may not set it (NVIDIA/open-gpu-kernel-modules#1358).
+    flags = Path("/sys/class/watchdog").glob("*/bootstatus")
+    said = ["watchdog reset"] if any(whole(word(str(each))) & 0x20 for each in flags) else []
+    said += [text for each in pstore() if each["at"] > final["time"] for text in each["lines"]]
+    told = [*last, *(Line("", final, each[:160]) for each in said)]
+    cause, why = judge(told, meminfo()["MemTotal"] >> 20)
+    show(f"this Spark went down hard: {cause}: {why}")
+    seconds = [each.text for each in last if final["up"] - each.now["up"] < SECONDS]
+    down = {"at": min(final["time"], back), "back": back, "cause": cause, "why": why}
+    down["lines"] = [HEAD, *seconds]
     # Without any room on the disk, the journal has it.
     with suppress(OSError):
         replace(root / "state/last-down.json", json.dumps(down) + "\n", durable=True)
+        replace(root / "state/last-down.lines", "\n".join(each.text for each in last))
 
 
 class Recorder:
-    """The loop of a second, and what waits for the next write."""
+    """The loop of a second, and the lines that wait for the next write."""
 
-    def __init__(self, root: Path, boot: str, peer: Peer | None) -> None:
-        self._boot, self._peer, self._sources = boot, peer, Sources(root)
-        self._ring = Ring(root / "state/flight-recorder")
-        self._waiting, self._level, self._tokens = list[str](), 0, float(EARLY)
-        self._written, self._looked = -float(SYNC), 0.0
-        self._writer = self._looker = Thread()
-        self._sources.line(clock())
-        # WDIOF_CARDRESET; a GB10's may not tell it (NVIDIA/open-gpu-kernel-modules#1358).
-        told = Path("/sys/class/watchdog").glob("*/bootstatus")
-        reset = any(whole(word(str(each))) & 0x20 for each in told)
-        hard_end(root, self._ring, boot, self._sources.total, ["watchdog reset"] * reset)
+    _steps: float | None = None
 
-    def run(self) -> None:
-        """Write until SIGTERM; the last block says that the end was in order."""
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-        try:
-            while True:
-                self._second()
-        except SystemExit:
-            if self._writer.is_alive():
-                self._writer.join(5)
-            self._write(self._waiting, ended=True)
-            raise
+    def __init__(self, root: Path, own: str = "", peer: str = "") -> None:
+        self._root, self._ring = root, Ring(root / "state/flight-recorder")
+        self._own, self._others = deque[str](maxlen=LINES), deque[str](maxlen=LINES)
+        self._written, self._early, self._urgent = -float(SYNC), -float(AGAIN), False
+        self._writer, self._gpu, self._until, self._log = Thread(), "", 0.0, -1
+        os.set_blocking(sys.stdin.fileno(), False)
+        with suppress(OSError):
+            self._log = os.open(KMSG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            os.lseek(self._log, 0, os.SEEK_END)
+        self._peer, self._socket = peer, socket.socket(type=socket.SOCK_DGRAM)
+        if peer:
+            # Also while the link is down.
+            self._socket.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
+            self._socket.bind((own, PORT))
+            self._socket.setblocking(False)
 
-    def _second(self) -> None:
-        up = time.monotonic()
-        text = self._sources.line(clock())
-        level = trouble(parse([text])[0].now, self._sources.total)
-        self._add([text], up, level > self._level, level)
-        if up - self._looked >= LOOK and not self._looker.is_alive():
-            self._looked, self._looker = up, Thread(target=self._sources.look, daemon=True)
-            self._looker.start()
-        end = int(up) + 1.0
-        log = [] if self._sources.kernel is None else [self._sources.kernel]
-        if select.select(log, [], [], max(0, end - time.monotonic()))[0]:
-            said = [line(clock(), each) for each in self._sources.words()]
-            # The readings of 20 s need less than half of a block.
-            if said and sum(map(len, self._waiting)) < BLOCK // 2:
-                self._add(said[:10], up, True, self._level)
-            time.sleep(max(0, end - time.monotonic()))
-
-    def _add(self, lines: list[str], up: float, urgent: bool, level: int) -> None:
-        """Have lines on the other Spark, and on the disk once it is time."""
+    def second(self) -> None:
+        """Have a second's lines on the other Spark, and on the disk once it is time."""
+        up, now = time.monotonic(), (round(time.time()), int(time.monotonic()))
+        records = (each.partition(";")[2].partition("\n")[0] for each in drained(self._log))
+        room = MESSAGES - sum(" ! " in each for each in self._own)
+        said = [line(now, each) for each in records if NOTED.search(each)][: max(0, room)]
+        self._own += (texts := [self._readings(now), *said])
         if self._peer:
-            self._peer.exchange(lines, up)
-        self._waiting += lines
-        while sum(map(len, self._waiting)) + len(self._waiting) > ROOM:
-            # A disk that hangs, or a flood.
-            del self._waiting[0]
-        early = urgent and self._tokens >= 1
-        if (up - self._written < SYNC and not early) or self._writer.is_alive():
-            return
-        passed, self._written = min(up - self._written, SYNC), up
-        self._tokens = min(EARLY, self._tokens + passed / AGAIN) - early
-        self._level, block, self._waiting = level, self._waiting, []
-        self._writer = Thread(target=self._write, args=(block,), daemon=True)
-        self._writer.start()
+            with suppress(OSError):
+                self._socket.connect((self._peer, PORT))
+                self._socket.send("\n".join(texts).encode())
+            came = "\n".join(drained(self._socket.fileno())).split("\n")
+            self._others += [f"> {each.text}" for each in parse(came)]
+        self._urgent |= bool(said)
+        early = self._urgent and up - self._early >= AGAIN
+        if (early or up - self._written >= SYNC) and not self._writer.is_alive():
+            self._written, self._early = up, up if early else self._early
+            self._urgent, block = False, [*self._own, *self._others]
+            self._own.clear()
+            self._others.clear()
+            self._writer = Thread(target=self._write, args=(block,), daemon=True)
+            self._writer.start()
+        time.sleep(max(0, now[1] + 1 - time.monotonic()))
 
-    def _write(self, block: list[str], *, ended: bool = False) -> None:
+    def _readings(self, now: tuple[int, int]) -> str:
+        if said := "".join(drained(sys.stdin.fileno())).rstrip():
+            self._gpu, self._until = said.rpartition("\n")[2], now[1] + 3
+        gpu = [*(self._gpu.split(",") if now[1] < self._until else ()), "", "", ""][:3]
+        pressures = (word(f"/proc/pressure/{each}") for each in ("memory", "io", "cpu"))
+        # "some avg10=1.53 avg60=0.87 …"
+        waits = (each.partition("avg10=")[2].partition(" ")[0] for each in pressures)
+        memory, disk = meminfo(), free_bytes(str(self._root)) >> 20
+        swap = memory["SwapTotal"] - memory["SwapFree"] >> 20
+        return line((*now, *gpu, memory["MemAvailable"] >> 20, *waits, swap, disk, self._steps))
+
+    def _write(self, block: list[str]) -> None:
+        """Do what a disk or an engine that hangs may hold up."""
         try:
-            self._ring.write(self._boot, block, ended=ended)
-        except OSError as error:
-            show(f"the last lines are not on the disk: {error}")
+            self._ring.write(block)
+            self._steps = steps(self._root)
+        except (OSError, ValueError) as error:
+            show(f"the flight recorder cannot write, or not read its engines' steps: {error}")
 
 
 def command() -> None:
     """Runs until it is stopped."""
     folder, *pair = words(__doc__, "ROOT", rest="ADDRESS")
-    root = Path(folder)
+    root, boot = Path(folder), boot_id()
     try:
-        peer = Peer(root / "state/flight-recorder.peer", *pair) if pair else None
-        recorder = Recorder(root, boot_id(), peer)
+        hard_end(root, boot)
+        replace(root / "state/recording", boot, durable=True)
+        recorder = Recorder(root, *pair)
+        while True:
+            recorder.second()
     except OSError as error:
-        sys.exit(f"the flight recorder cannot begin: {error}")
-    recorder.run()
+        sys.exit(f"the flight recorder cannot go on: {error}")

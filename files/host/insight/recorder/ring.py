@@ -1,7 +1,6 @@
-"""The ring: the last hours of a Spark, a line a second, in a file of fixed size.
+"""The ring: the last hours of a life of a Spark, a line a second, in a file of fixed size.
 
-It is text, in blocks of 4 KiB: the lines between two writes to the disk. Each block stands for
-itself, so whatever half of one a loss of power leaves, the others can be read.
+A block is the lines between two writes; whatever a loss of power leaves of it, the rest is read.
 """
 
 import os
@@ -10,87 +9,61 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-BLOCK, BLOCKS = 4096, 512
-# Characters of a block beside its first line.
-ROOM = BLOCK - 80
-# Of a line: seconds since the epoch, and since the boot, which never jumps; then the GPU's W, °C
-# and MHz; MiB of memory that can be had; per cent of ten seconds in which something waited for
-# memory, disk, processor (PSI, some); MiB of swap in use, and free on the disk; the engine's steps.
-FIELDS = (
-    *("time", "up", "watts", "celsius", "megahertz", "available", "memory", "io", "cpu", "swap"),
-    *("disk", "steps"),
-)
-_HEAD = re.compile(r"flight (\d{1,15}) ([0-9a-f-]{1,36}) (on|end)", re.ASCII)
-_NUMBER = r"\d{1,12}(\.\d{1,3})?"
-_LINE = re.compile(rf"\d{{1,12}} \d{{1,12}}(( (-|{_NUMBER})){{10}}| ! [ -~]{{1,160}})", re.ASCII)
+from host.state.readers import text as content
+
+BLOCK, SIZE = 4096, 2 << 20
+# Seconds since the epoch, and since the boot; the GPU's W, °C and MHz; MiB of memory available; per
+# cent of ten seconds in which something waited for memory, disk, processor (PSI); MiB of swap in
+# use, and free on the disk; the engines' steps. Or the first two, "!" and a message of the kernel.
+HEAD = "time up watts celsius megahertz available memory io cpu swap disk steps"
+_NAMES = HEAD.split()
+_NUMBER = re.compile(r"\d{1,12}(\.\d{1,3})?", re.ASCII)
+_FIELDS = rf"( (-|{_NUMBER.pattern})){{10}}| ! [ -~]{{1,160}}"
+_LINE = re.compile(rf"\d{{1,12}} \d{{1,12}}({_FIELDS})", re.ASCII)
 
 
 class Line(NamedTuple):
-    """The readings of a second, by FIELDS, but for those that there are not; or a kernel's word."""
+    """A line: the readings of its second that there are, by name, or a message of the kernel."""
 
+    text: str
     now: dict[str, float]
-    word: str = ""
-
-    @property
-    def up(self) -> float:
-        """Seconds since the boot."""
-        return self.now["up"]
+    word: str
 
 
-class Block(NamedTuple):
-    """What was written at once: its number, its boot, whether that ended in order, its lines."""
-
-    number: int
-    boot: str
-    ended: bool
-    lines: list[str]
-
-
-def line(values: Iterable[float | None], word: str = "") -> str:
-    """Return a line of values in the order of FIELDS, or of time and uptime, and a word."""
+def line(values: Iterable[object], word: str = "") -> str:
+    """Return a line of values in the order of HEAD, or of the first two, and a message."""
+    texts = (str(each).strip() for each in values)
+    readings = " ".join(each if _NUMBER.fullmatch(each) else "-" for each in texts)
     said = "".join(each if " " <= each <= "~" else "?" for each in word[:160])
-    readings = " ".join("-" if each is None else f"{each:.12g}" for each in values)
     return f"{readings} ! {said}" if said else readings
 
 
-def parse(lines: Iterable[str]) -> list[Line]:
+def parse(texts: Iterable[str]) -> list[Line]:
     """Return what lines say, without those that are damaged."""
     found = []
-    for text in filter(_LINE.fullmatch, lines):
-        values, _, word = text.partition(" ! ")
-        pairs = zip(FIELDS, values.split(" "), strict=False)
-        found.append(Line({name: float(value) for name, value in pairs if value != "-"}, word))
+    for text in filter(_LINE.fullmatch, texts):
+        readings, _, word = text.partition(" ! ")
+        pairs = zip(_NAMES, readings.split(" "), strict=False)
+        found.append(Line(text, {name: float(each) for name, each in pairs if each != "-"}, word))
     return found
 
 
+def lines(path: Path) -> list[Line]:
+    """Return the lines of a ring that can be read, from the oldest."""
+    return sorted(parse((content(str(path), SIZE) or "").split("\n")), key=lambda e: e.now["up"])
+
+
 class Ring:
-    """The file of a ring; raises OSError where it cannot be opened, read or written."""
+    """The file of a ring, empty at first; raises OSError where it cannot be written."""
 
     def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
-        missing = BLOCK * BLOCKS - os.fstat(self._file).st_size
-        if missing > 0:
-            # Written, not only reserved: a write into it then changes no map of the file.
-            os.pwrite(self._file, b"\n" * missing, BLOCK * BLOCKS - missing)
-            os.fsync(self._file)
-        self._next = 1 + max((each.number for each in self.blocks()), default=-1)
-        # A large page of it that is in memory would count as written, whole, with each block.
-        os.posix_fadvise(self._file, 0, 0, os.POSIX_FADV_DONTNEED)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
+        # Written, not only reserved: a write into it then changes no map of the file.
+        self._place = os.pwrite(self._file, b"\n" * SIZE, 0) % SIZE
 
-    def blocks(self) -> list[Block]:
-        """Return the blocks that can be read, from the oldest."""
-        found = []
-        for place in range(BLOCKS):
-            text = os.pread(self._file, BLOCK, place * BLOCK).decode("ascii", "replace")
-            first, *lines = text.split("\n")
-            if (head := _HEAD.fullmatch(first)) and int(head[1]) % BLOCKS == place:
-                found.append(Block(int(head[1]), head[2], head[3] == "end", lines))
-        return sorted(found)
-
-    def write(self, boot: str, lines: Iterable[str], *, ended: bool = False) -> None:
+    def write(self, texts: Iterable[str]) -> None:
         """Have one more block on the disk; lines that it has no room for are lost."""
-        text = "\n".join([f"flight {self._next} {boot} {'end' if ended else 'on'}", *lines])
-        block = text[: BLOCK - 1].ljust(BLOCK, "\n").encode("ascii", "replace")
-        os.pwrite(self._file, block, self._next % BLOCKS * BLOCK)
+        block = "\n".join(texts)[: BLOCK - 1].ljust(BLOCK, "\n").encode("ascii", "replace")
+        os.pwrite(self._file, block, self._place)
         os.fdatasync(self._file)
-        self._next += 1
+        self._place = (self._place + BLOCK) % SIZE

@@ -9,12 +9,11 @@ import pytest
 
 from host.insight.recorder import recorder as program
 from host.insight.recorder.judge import GONE
-from host.insight.recorder.ring import FIELDS
-from host.state import recorder
+from host.state.status import hard_down
 from sparkwright.common.placed import unit_names
 from sparkwright.common.ports import RECORDER_PORT
-from sparkwright.insight.recorder.deploy import UNIT
-from sparkwright.insight.recorder.state import _COLUMNS, HardDown
+from sparkwright.insight.doctor.checkup import HardDown
+from sparkwright.insight.monitoring.deploy import RECORDER as UNIT
 from sparkwright.plan.causes.thresholds import EARLYOOM
 from tests.security.test_units import directives, text
 
@@ -32,16 +31,16 @@ def read(root: Path, content: object) -> Any:
     (root / "state/last-down.json").write_text(
         content if isinstance(content, str) else json.dumps(content)
     )
-    return recorder.read(str(root))["down"]
+    return hard_down(str(root))
 
 
 def test_the_last_hard_end_is_told_for_a_day_to_both_seats(tmp_path: Path) -> None:
-    assert recorder.read(str(tmp_path)) == {"down": None}
+    assert hard_down(str(tmp_path)) is None
     found = read(tmp_path, DOWN)
     assert found == DOWN
     assert HardDown.model_validate_json(json.dumps(found)).cause == "heat"
     (tmp_path / "seats/second/state").mkdir(parents=True)
-    assert recorder.read(str(tmp_path / "seats/second")) == {"down": DOWN}
+    assert hard_down(str(tmp_path / "seats/second")) == DOWN
     assert read(tmp_path, DOWN | {"back": time.time() - 90_000}) is None
     # The clock was set back since.
     assert read(tmp_path, DOWN | {"back": time.time() + 100}) is not None
@@ -63,9 +62,8 @@ def test_what_is_told_is_bounded(tmp_path: Path) -> None:
     found = read(
         tmp_path, DOWN | {"cause": 99 * "x", "why": 9999 * "y", "lines": 999 * [999 * "z"]}
     )
-    assert [len(found[name]) for name in ("cause", "why", "lines")] == [20, 200, 40]
-    shown = [*HardDown(**found | {"lines": (*found["lines"], "\x1b 1", "")}).seconds]
-    assert len(shown) == 43
+    assert [len(found[name]) for name in ("cause", "why", "lines")] == [99, 200, 40]
+    assert {len(each) for each in found["lines"]} == {200}
 
 
 def test_the_unit_runs_it_whatever_the_engine_does() -> None:
@@ -73,10 +71,11 @@ def test_the_unit_runs_it_whatever_the_engine_does() -> None:
     assert "\nOOMScoreAdjust=-900\n" in text(UNIT)
     assert directives(UNIT, "WantedBy") == ["multi-user.target"]
     (start,) = [each for each in text(UNIT).splitlines() if each.startswith("ExecStart=")]
-    assert start.endswith("sparkwright-host record /opt/qwen36 192.168.100.11 192.168.100.12")
+    assert " record /opt/qwen36 192.168.100.11 192.168.100.12 < <(" in start
+    # What ends in order is no hard end.
+    assert "\nExecStopPost=/usr/bin/rm -f /opt/qwen36/state/recording\n" in text(UNIT)
 
 
 def test_what_stands_in_two_places_is_the_same() -> None:
     assert program.PORT == RECORDER_PORT
     assert GONE == EARLYOOM
-    assert len(FIELDS) == 1 + len(_COLUMNS.split())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from host.insight.recorder import recorder
-from host.insight.recorder.ring import Ring, line
+from host.insight.recorder.ring import HEAD, Ring, line
 
 FIRST, SECOND = "75ced331-0000-4612-8914-805af3b0cbca", "11111111-0000-4612-8914-805af3b0cbca"
 PANIC = "Kernel panic - not syncing: Fatal exception"
@@ -22,47 +22,51 @@ def lines(count: int, ahead: float = 0) -> list[str]:
     ]
 
 
-def judged(root: Path, *blocks: tuple[str, list[str], bool], said: tuple[str, ...] = ()) -> Any:
+def judged(root: Path, recording: str | None, *blocks: list[str]) -> Any:
     """Return what the start of SECOND writes down, after these blocks."""
     (root / "state").mkdir(exist_ok=True)
     ring = Ring(root / "state/flight-recorder")
-    for boot, texts, ended in blocks:
-        ring.write(boot, texts, ended=ended)
-    recorder.hard_end(root, ring, SECOND, 122_500, list(said))
+    for texts in blocks:
+        ring.write(texts)
+    if recording is not None:
+        (root / "state/recording").write_text(recording)
+    recorder.hard_end(root, SECOND)
     down = root / "state/last-down.json"
     return json.loads(down.read_text()) if down.exists() else None
 
 
 def test_a_life_without_an_end_is_judged(tmp_path: Path) -> None:
     texts = lines(60)
-    found = judged(tmp_path, (FIRST, texts[:30], False), (FIRST, texts[30:], False))
+    found = judged(tmp_path, FIRST, texts[:30], texts[30:])
     assert found["cause"] == "power"
     assert found["at"] == float(texts[-1].split()[0])
     assert abs(found["back"] - time.time()) < 60
-    assert found["lines"] == texts[-10:]
+    assert found["lines"] == [HEAD, *texts[-10:]]
+    assert (tmp_path / "state/last-down.lines").read_text().splitlines() == texts
 
 
 @pytest.mark.parametrize(
-    "blocks",
-    [
-        [],
-        [(FIRST, lines(9), True)],
-        [(FIRST, lines(9), False), (FIRST, [], True)],
-        [(FIRST, lines(9), False), (SECOND, lines(9), False)],
-        [(FIRST, ["damaged", "1 2 3"], False)],
-    ],
+    ("recording", "texts"),
+    [(None, lines(9)), ("", lines(9)), (SECOND, lines(9)), (FIRST, []), (FIRST, ["damaged"])],
 )
-def test_no_hard_end(tmp_path: Path, blocks: list[tuple[str, list[str], bool]]) -> None:
-    assert judged(tmp_path, *blocks) is None
+def test_no_hard_end(tmp_path: Path, recording: str | None, texts: list[str]) -> None:
+    assert judged(tmp_path, recording, texts) is None
 
 
-def test_what_the_kernel_said_elsewhere_counts(tmp_path: Path) -> None:
-    found = judged(tmp_path, (FIRST, lines(60), False), said=("hello", PANIC))
-    assert (found["cause"], found["why"]) == ("lock-up", PANIC)
+def test_what_the_kernel_said_elsewhere_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = [{"at": time.time(), "lines": ["hello", PANIC + 500 * "x"]}]
+    monkeypatch.setattr(recorder, "pstore", lambda: records)
+    found = judged(tmp_path, FIRST, lines(60))
+    assert (found["cause"], found["why"]) == ("lock-up", (PANIC + 500 * "x")[:160])
+    # One from before this life's last line says nothing of its end.
+    records[0]["at"] = time.time() - 3600
+    assert judged(tmp_path, FIRST, lines(60))["cause"] == "power"
 
 
 def test_a_clock_that_was_ahead_is_no_time_to_come(tmp_path: Path) -> None:
-    found = judged(tmp_path, (FIRST, lines(60, ahead=86_400), False))
+    found = judged(tmp_path, FIRST, lines(60, ahead=86_400))
     assert found["cause"] == "power"
     assert found["at"] <= found["back"]
 
@@ -76,5 +80,5 @@ def test_a_disk_without_room_keeps_the_recorder_from_nothing(
     said: list[str] = []
     monkeypatch.setattr(recorder, "show", said.append)
     monkeypatch.setattr(recorder, "replace", full)
-    assert judged(tmp_path, (FIRST, lines(60), False)) is None
+    assert judged(tmp_path, FIRST, lines(60)) is None
     assert said[0].startswith("this Spark went down hard: power: all was in order")

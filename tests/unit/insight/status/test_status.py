@@ -137,14 +137,13 @@ def test_what_somebody_should_look_at(
 def test_a_hard_end_is_told_with_its_cause() -> None:
     told = row(changed(SERVES, down=hard_down("power")))
     assert [*warnings(told)] == [
-        "it went down hard at 21 Nov 07:43 (power) and was back at 07:45 UTC; sparkwright doctor "
-        "shows its last seconds"
+        "it went down hard at 21 Nov 07:43 (power) and was back at 21 Nov 07:45 UTC; "
+        "sparkwright doctor shows its last seconds"
     ]
     (entry,) = json.loads(as_json([told], 0))["sparks"]
-    found = [entry[f"hard_down_{each}"] for each in ("at", "back", "cause")]
-    assert found == [NOW - 400, NOW - 280, "power"]
+    assert entry["hard_down"] == {"at": NOW - 400, "back": NOW - 280, "cause": "power"}
     (entry,) = json.loads(as_json([row(SERVES)], 0))["sparks"]
-    assert entry["hard_down_at"] is None
+    assert entry["hard_down"] is None
 
 
 def test_nothing_is_said_of_a_sound_spark() -> None:
