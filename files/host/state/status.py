@@ -50,9 +50,8 @@ def read(root: str, door: str = "door.service") -> dict[str, Any]:
 
 def hard_down(root: str) -> dict[str, Any] | None:
     """Return when and why the Spark of a seat went down hard within a day; None if unknown."""
-    path = f"{root.partition(f'/{SEATS}/')[0]}/state/last-down.json"
     try:
-        down = json.loads(text(path) or "")
+        down = json.loads(text(f"{root.partition(f'/{SEATS}/')[0]}/state/last-down.json") or "")
         at, back = float(down["at"]), float(down["back"])
         said = {name: str(down[name])[:200] for name in ("cause", "why")}
         lasts = [str(each)[:200] for each in down["lines"][:40]]

@@ -147,8 +147,7 @@ def _engine(checkup: Checkup) -> Signs:
         "content-null": None,
     }
     if down:
-        found["hard-downs"] = None
-        found[DOWN.get(down.cause, "hard-downs")] = f"{down}: {down.why}"
+        found |= {"hard-downs": None, DOWN.get(down.cause, "hard-downs"): f"{down}: {down.why}"}
     if requests and requests.cut > requests.ended:
         every = requests.cut + requests.ended
         found["content-null"] = f"{requests.cut} of {every} requests were cut by max_tokens"

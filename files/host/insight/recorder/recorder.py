@@ -83,7 +83,7 @@ class Recorder:
     _steps: float | None = None
 
     def __init__(self, root: Path, own: str = "", peer: str = "") -> None:
-        self._root, self._ring = root, Ring(root / "state/flight-recorder")
+        self._root, self._peer, self._ring = root, peer, Ring(root / "state/flight-recorder")
         self._own, self._others = deque[str](maxlen=LINES), deque[str](maxlen=LINES)
         self._written, self._early, self._urgent = -float(SYNC), -float(AGAIN), False
         self._writer, self._gpu, self._until, self._log = Thread(), "", 0.0, -1
@@ -91,12 +91,11 @@ class Recorder:
         with suppress(OSError):
             self._log = os.open(KMSG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             os.lseek(self._log, 0, os.SEEK_END)
-        self._peer, self._socket = peer, socket.socket(type=socket.SOCK_DGRAM)
+        self._socket = socket.socket(type=socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         if peer:
             # Also while the link is down.
             self._socket.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
             self._socket.bind((own, PORT))
-            self._socket.setblocking(False)
 
     def second(self) -> None:
         """Have a second's lines on the other Spark, and on the disk once it is time."""
