@@ -147,11 +147,10 @@ def with_plugins(model: Path) -> None:
     (folder / "says-1.dist-info/entry_points.txt").write_text(entry)
 
 
-def test_the_readers_of_a_pair_wait_by_the_plugin(
-    start: Start, engine: Engine, damaged: Any
-) -> None:
-    if engine == "stand-in":
-        pytest.skip("it has neither queues nor plugins")
+# The stand-in has neither queues nor plugins.
+@pytest.mark.parametrize("engine", ["vllm"], indirect=True)
+@pytest.mark.usefixtures("engine")
+def test_the_readers_of_a_pair_wait_by_the_plugin(start: Start, damaged: Any) -> None:
     models = damaged(with_plugins)
     own = {"GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": "/mnt/plugin"}
     head = start(*engines.line(2), models=models, variables=own | {"VLLM_HOST_IP": engines.MASTER})

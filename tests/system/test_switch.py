@@ -102,7 +102,9 @@ def test_a_release_that_cannot_start(spark: Handle, served: str, tmp_path: Path)
     assert sorted(shown) == ["0", "failed"]
 
 
-def test_what_was_taken_back_is_told_to_the_webhook(spark: Handle, served: str) -> None:
+def test_what_was_taken_back_is_told_to_the_webhook(
+    spark: Handle, served: str, tmp_path: Path
+) -> None:
     """The switch of the test before; nothing that others see has the address."""
     got: list[str] = []
 
@@ -113,7 +115,10 @@ def test_what_was_taken_back_is_told_to_the_webhook(spark: Handle, served: str) 
             self.end_headers()
 
     with serving(ThreadingHTTPServer((HOST, 0), Hook)) as address:
-        webhook = ("--data", f"notify=ntfy+http://{address}/s3cret")
+        secret = tmp_path / "webhook"
+        secret.write_text(f"ntfy+http://{address}/s3cret\n")
+        secret.chmod(0o600)
+        webhook = ("--data", f"notify={secret}")
         pyinfra(DEPLOY, *webhook).succeeded()
         assert pyinfra(DEPLOY, *webhook).succeeded().changed == frozenset()
         pyinfra("deploys/notify.py", *webhook).succeeded()
