@@ -68,6 +68,6 @@ def may_take(package: str, archives: str, options: str) -> bool:
     """Tell whether unattended-upgrades, by its options, may take a package from these archives."""
     on = re.search(r"^APT::Periodic::Unattended-Upgrade [^0]", options, re.MULTILINE)
     kept = re.findall(r"^Unattended-Upgrade::Package-Blacklist:: (.+)", options, re.MULTILINE)
-    # It is told such as ${distro_codename}-security, or by patterns that may mean any archive.
+    # Options name archives, such as ${distro_codename}-security, or patterns that may mean any.
     allowed = any(end in options for end in ("Origins-Pattern", *re.findall(r"-\w+", archives)))
     return bool(on) and allowed and not any(re.match(each, package) for each in kept)

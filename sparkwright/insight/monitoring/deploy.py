@@ -1,4 +1,4 @@
-"""What a Spark says of itself: metrics, for Prometheus, and notices, to its owner's webhook."""
+"""Metrics of a Spark, for Prometheus, and notices, to its owner's webhook."""
 
 import re
 from collections.abc import Generator, Iterable, Iterator, Sequence
