@@ -61,16 +61,16 @@ LINT = (
     "ruff check . && ruff format --check . && mypy && PYTHONPATH=files lint-imports --no-logo "
     "&& python -m tests.budget"
 )
+# The longest first: what is short fills the gaps.
 RUNS = {
     "test": [
         SETUP,
         Part("lint", "lint", 1, LINT),
-        _tests("unit", 3, "tests/unit"),
         _tests("component", 8, "tests/component -n 2 --dist loadfile"),
-        _system("serve", 6, "serve"),
         _tests("acceptance-one", 8, "tests/acceptance/test_one.py", tier="acceptance", lab=True),
+        _system("serve", 6, "serve"),
+        _tests("unit", 4, "tests/unit"),
     ],
-    # The longest first: what is short fills the gaps.
     "rest": [
         SETUP,
         # One first deploy of a pair for all of them.

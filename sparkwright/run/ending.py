@@ -197,6 +197,8 @@ def _note(_context: object, _kind: object, error: BaseException, _trace: object)
 
 def _explain_error() -> None:
     """Print the error that ends the run, and those of greenlets that nobody has raised again."""
+    # What the interpreter's end interrupts, such as the closing of a file at a Spark, is no error.
+    sys.unraisablehook = lambda _: None
     raised = error = sys.exc_info()[1]
     # pyinfra wraps each error; a deploy that another one includes wraps it once more.
     while isinstance(error, click.ClickException) and hasattr(error, "exception"):

@@ -1,7 +1,6 @@
 """Commands that cannot do what they are asked: a sentence, status 1, no traceback; and --help."""
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from tests.clock import patience
 from tests.programs import ended, script
 
 PROJECT = Path(__file__).parents[2]
+TESTS = PROJECT / "tests"
 SPARKS = """\
 sparks:
   spark-a: {local: true, hardware: lab}
@@ -190,36 +190,13 @@ def test_a_reader_that_leaves(site: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "")
 
 
-# Parts of others: what runs only inside of an image or a root that is being built (each byte of it
-# is a part of the image's name: a parser would have Sparks build theirs anew), or plays a part in
-# one test; what takes the arguments of another program; and the programs of a Spark, whose --help
-# has a test beside their archive.
-PARTS = (
-    *("tests/lab/engine/", "tests/lab/standin/", "sparkwright/cli/start.py"),
-    *("tests/recipes/inside/", "tests/recipes/kv_layout.py", "tests/forked.py"),
-    "tests/recipes/text_config.py",
-    *("tests/contract/inside.py", "tests/component/engine/", "tests/component/gateway/"),
-    *("tests/component/sshd.py", "tests/vm/image.py"),
-)
+PROGRAMS = ["sparkwright", *sorted(f"tests.{p.parent.name}" for p in TESTS.glob("*/__main__.py"))]
 
 
-def _programs() -> list[str]:
-    found = [*PROJECT.glob("*/**/*.py")]
-    paths = {path.relative_to(PROJECT).as_posix(): path for path in found}
-    return sorted(
-        name
-        for name, path in paths.items()
-        if name.startswith(("deploys/", "sparkwright/", "tests/"))
-        and not name.startswith(PARTS)
-        and re.search(r'^if __name__ == "__main__":', path.read_text(), re.MULTILINE)
-    )
-
-
-@pytest.mark.parametrize("program", _programs())
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_it_says_what_it_is_for(program: str, tmp_path: Path) -> None:
-    module = program.removesuffix(".py").removesuffix("/__main__").replace("/", ".")
     done = subprocess.run(
-        [sys.executable, "-B", "-m", module, "--help"],
+        [sys.executable, "-B", "-m", program, "--help"],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(PROJECT), "HOME": str(tmp_path)},
         stdin=subprocess.DEVNULL,

@@ -61,9 +61,9 @@ def interrupted(site: Site, words: Sequence[str], at: str = "") -> str:
     return said.read_text()
 
 
-@pytest.fixture(params=[1, 2], ids=["one Spark", "two"])
-def site(tmp_path: Path, running: dict[str, Machine], request: pytest.FixtureRequest) -> Site:
-    return Site(tmp_path, running, request.param)
+@pytest.fixture
+def site(tmp_path: Path, running: dict[str, Machine]) -> Site:
+    return Site(tmp_path, running, 2)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def changed(site: Site) -> list[bool]:
 
 
 @BOTH
-@pytest.mark.parametrize("answer", ["y\n", "yes\n", "Y\n", "what?\ny\n"])
+@pytest.mark.parametrize("answer", ["Y\n", "what?\nyes\n"])
 def test_yes_does_it(two: Site, words: list[str], answer: str) -> None:
     status, said = answered(two, words, answer)
     assert status == 0, said
@@ -202,7 +202,7 @@ def test_yes_does_it(two: Site, words: list[str], answer: str) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("answer", ["n\n", "no\n", "\n"])
+@pytest.mark.parametrize("answer", ["no\n", "\n"])
 def test_no_and_enter_change_nothing(two: Site, words: list[str], answer: str) -> None:
     status, said = answered(two, words, answer)
     assert status == 1

@@ -7,7 +7,7 @@ from typing import Any
 
 from host.artifacts.weights.record import REPORT, entry_of, read_json_below, read_record
 from host.state.placed import unit_states
-from host.state.readers import free_bytes, lines, run, text
+from host.state.readers import free_bytes, lines, text
 
 # Bytes of a job's report.
 _REPORT = 64 * 1024
@@ -40,9 +40,11 @@ def _progress(root: str, job: str) -> Any:
 def environment(path: str) -> dict[str, Any]:
     """Return the hash of an environment's requirements; None if it does not work.
 
-    After an upgrade of the system's Python, an environment starts but lacks its packages.
+    After an upgrade of the system's Python, its packages are in the folder of another version.
     """
-    works = run(f"{path}/bin/python", "-c", "import pip").returncode == 0
+    python = f"{path}/bin/python"
+    packages = f"{path}/lib/{os.path.basename(os.path.realpath(python))}/site-packages"
+    works = os.access(python, os.X_OK) and os.path.exists(f"{packages}/pip/__init__.py")
     stamp = text(f"{path}/.requirements") if works else None
     return {"requirements": None if stamp is None else sha256(stamp.encode()).hexdigest()}
 

@@ -14,8 +14,8 @@ T = TypeVar("T")
 PATIENCE = 20.0
 MOST = 1 << 20
 # Some hosts have the system's programs on the search path of root's own sessions alone.
-_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-_ENVIRONMENT = {**os.environ, "LC_ALL": "C", "PATH": _PATH}
+PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+_ENVIRONMENT = {**os.environ, "LC_ALL": "C", "PATH": PATH}
 
 
 class UnknownError(Exception):

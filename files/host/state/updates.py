@@ -21,13 +21,18 @@ _NEWER = re.compile(r"^([^/\s]+)/(\S+) (\S+) \S+ \[upgradable from: (\S+)\]", re
 _APT = ("apt", "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=")
 
 
-def read(root: str, apt: bool = False) -> dict[str, Any]:
-    """Return these packages, whether held, and the marks of runs; `apt`: and what would come."""
-    rows = lines("dpkg-query", "--show", "--showformat=${db:Status-Abbrev} ${Package}\n")
+def read(root: str, hold: bool = True, apt: bool = False) -> dict[str, Any]:
+    """Return these packages, whether held, and the marks of runs; `apt`: and what would come.
+
+    Without `hold` and marks there is nothing to do with them: none are read.
+    """
+    ours = (text(f"{root}/state/held") or "").split()
+    rows = []
+    if hold or apt or ours:
+        rows = lines("dpkg-query", "--show", "--showformat=${db:Status-Abbrev} ${Package}\n")
     there = {name: status == "hi" for status, name in map(str.split, rows) if status[1:] == "i"}
     kinds = {name: kind for kind, like in _KINDS.items() for name in there if re.match(like, name)}
     packages = {name: there[name] for name in kinds}
-    ours = (text(f"{root}/state/held") or "").split()
     now = {"kernel": os.uname().release, "driver": word("/sys/module/nvidia/version")}
     coming = [*_at_boot(**now), *_newer(kinds, packages, ours)] if apt else []
     return {"packages": packages, "ours": ours, "now": now, "coming": coming}

@@ -7,22 +7,21 @@ from typing import Any
 from pyinfra.api import deploy
 
 from sparkwright.common.files import Directory, ManagedFile
-from sparkwright.common.operations import planning
 from sparkwright.common.part import Ask
 from sparkwright.common.placed import EARLYOOM, GUARD, JOURNALD, SYSCTL, layout
 from sparkwright.machine.host.operations.files import managed_files
 from sparkwright.machine.host.operations.room import drop_in, room, watchdog
 from sparkwright.machine.host.operations.services import engine_users, gpu_clock, service, sysctl
-from sparkwright.machine.host.operations.system import System, system_packages
+from sparkwright.machine.host.operations.system import ask_system, system_packages
 from sparkwright.machine.host.state import ASK_WATCHDOG, ask_placed, ask_release_files
 from sparkwright.run.target import Target, target
 
 
 def reads(own: Target) -> Iterator[Ask[Any]]:
-    """Yield what these steps ask of a Spark; of apt, which takes seconds, only for a plan."""
+    """Yield what these steps ask of a Spark."""
     yield ask_placed(own.root)
     yield ASK_WATCHDOG
-    yield System.ask(root=own.root, apt=planning())
+    yield ask_system(own)
     for seat in own.seats:
         if seat.release:
             yield ask_release_files(own.root, seat.release.id)

@@ -10,12 +10,12 @@ from pyinfra.api.command import PyinfraCommand
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import Difference
 from sparkwright.common.operations import differs, failing, notice, planning, spark_name
-from sparkwright.common.part import Part
+from sparkwright.common.part import Ask, Part
 from sparkwright.machine.host.operations.packages import system_apt
 from sparkwright.plan.causes.log_causes import known_of
 from sparkwright.run.ending import conclude
 from sparkwright.run.state import read
-from sparkwright.run.target import target
+from sparkwright.run.target import Target, target
 
 
 class System(Part):
@@ -44,11 +44,16 @@ class System(Part):
                 yield Difference(name, old, ". Known: ".join([f"{new} ({when})", *known]))
 
 
+def ask_system(own: Target) -> Ask[System]:
+    """Return the ask of a run; what would come, which takes apt seconds, is for its plan."""
+    return System.ask(root=own.root, hold=own.settings.hold_system, apt=planning())
+
+
 @operation()
 def system_packages() -> Generator[PyinfraCommand]:
     """Hold the system's packages, or end the marks of runs; name what comes unasked."""
     own = target()
-    hold, found = own.settings.hold_system, read(host, System.ask(root=own.root, apt=planning()))
+    hold, found = own.settings.hold_system, read(host, ask_system(own))
     for difference in found.differences():
         notice(str(difference))
         differs(*difference)

@@ -87,7 +87,7 @@ class Spark:
         return CompletedProcess(words, status, "" if status else said, said)
 
     def read(self, apt: bool = True) -> System:
-        return System.model_validate_json(json.dumps(updates.read("/r", apt)))
+        return System.model_validate_json(json.dumps(updates.read("/r", apt=apt)))
 
 
 @pytest.fixture
@@ -116,6 +116,13 @@ def test_the_systems_packages_are_told_from_others(spark: Spark) -> None:
     assert found.ours == ("nvidia-container-toolkit",)
     # Without apt nothing is said of what comes.
     assert [*found.differences()] == []
+
+
+def test_without_marks_and_setting_no_package_is_read(spark: Spark) -> None:
+    spark.files.pop("/r/state/held", None)
+    assert updates.read("/r", hold=False)["packages"] == {}
+    spark.files["/r/state/held"] = META
+    assert updates.read("/r", hold=False)["packages"]
 
 
 def named(spark: Spark, held: bool = False) -> list[str]:
