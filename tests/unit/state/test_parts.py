@@ -56,8 +56,8 @@ def test_an_environment_that_lacks_its_packages_does_not_work(tmp_path: Path) ->
     # As an upgrade of the system's Python leaves it.
     newer = tmp_path / "python3.99"
     newer.touch(0o755)
-    (tmp_path / "bin/python3").unlink()
-    (tmp_path / "bin/python3").symlink_to(newer)
+    (tmp_path / "bin/python").unlink()
+    (tmp_path / "bin/python").symlink_to(newer)
     assert artifacts.environment(str(tmp_path)) == {"requirements": None}
     assert artifacts.environment(str(tmp_path / "none")) == {"requirements": None}
 
