@@ -2,13 +2,12 @@
 
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 from host.state import docker
-from host.state.readers import PATH, UnknownError, lines, run, text
+from host.state.readers import UnknownError, is_there, lines, run, text
 from host.state.sockets import listening
 
 _RULE = re.compile(r"ufw (?P<text>.*?)(?: comment '(?:sparkwright (?P<purpose>\w+)|[^']*)')?")
@@ -42,7 +41,7 @@ def read(root: str) -> dict[str, Any]:
 def _status() -> str | None:
     """Return the first line of `ufw status`, or its error; None without ufw."""
     # ufw's own first question (backend_iptables.py), which costs a tenth of `ufw status`.
-    if shutil.which("ufw", path=PATH) and run("iptables", "-nL", "ufw-user-input").returncode == 1:
+    if is_there("ufw") and run("iptables", "-nL", "ufw-user-input").returncode == 1:
         return "Status: inactive"
     done = run("ufw", "status")
     # It may print warnings before its status.

@@ -14,6 +14,7 @@ from host.state.readers import (
     UnknownError,
     existing,
     lines,
+    manager,
     meminfo,
     names,
     once,
@@ -25,10 +26,12 @@ from host.state.readers import (
 from host.state.sockets import holders
 
 _DAEMON_JSON = "/etc/docker/daemon.json"
-# Where settings of systemd itself are, and its name at D-Bus.
+# Where settings of systemd itself are.
 _FOLDERS = ("/etc", "/run", "/usr/local/lib", "/usr/lib")
 _SET = re.compile(r"^[ \t]*RuntimeWatchdogSec[ \t]*=[ \t]*\S", re.MULTILINE)
-_MANAGER = ("org.freedesktop.systemd1", "/org/freedesktop/systemd1")
+# A part of a time span, and the seconds of its units.
+_SPAN = re.compile(r"(\d+)(us|ms|s|min|h|d|)")
+_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600, "d": 86400, "": 1}
 
 
 def read(
@@ -51,7 +54,7 @@ def read(
     best = shown["gpu"] or {}
     # Where Docker hangs, it is asked once.
     info = _docker()
-    state = run("systemctl", "is-system-running").stdout.strip()
+    state = manager().get("SystemState")
     (root_device, root_free), (docker_device, docker_free) = _disks(root, _images(info))
     return {
         "arch": os.uname().machine,
@@ -252,7 +255,9 @@ def _set_by(ours: str) -> str:
 
 
 def _seconds() -> int | None:
-    # systemctl would write "1min 30s".
-    asked = ("busctl", "get-property", *_MANAGER, f"{_MANAGER[0]}.Manager", "RuntimeWatchdogUSec")
-    microseconds = output(*asked).strip().removeprefix("t ")
-    return int(microseconds) // 10**6 if microseconds.isdecimal() else None
+    """Return systemd's time, which it writes as in "1min 30s", or "0"."""
+    words = manager().get("RuntimeWatchdogUSec", "").split()
+    found = [_SPAN.fullmatch(word) for word in words]
+    if not found or not all(found):
+        return None
+    return int(sum(int(each[1]) * _UNITS[each[2]] for each in found if each))

@@ -14,12 +14,34 @@ T = TypeVar("T")
 PATIENCE = 20.0
 MOST = 1 << 20
 # Some hosts have the system's programs on the search path of root's own sessions alone.
-PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-_ENVIRONMENT = {**os.environ, "LC_ALL": "C", "PATH": PATH}
+_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+_ENVIRONMENT = {**os.environ, "LC_ALL": "C", "PATH": _PATH}
 
 
 class UnknownError(Exception):
     """A part cannot be read, for this reason."""
+
+
+def once(function: Callable[..., T]) -> Callable[..., T]:
+    """Have several parts, each in a thread of its own, share what a function returns or raises."""
+    known: dict[object, T | Exception] = {}
+    turn = threading.Lock()
+
+    @wraps(function)
+    def shared(*arguments: object, **named: object) -> T:
+        key = arguments, tuple(named.items())
+        with turn:
+            if key not in known:
+                try:
+                    known[key] = function(*arguments, **named)
+                except Exception as error:
+                    known[key] = error
+            found = known[key]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    return shared
 
 
 def run(*words: str, patience: float = 0) -> subprocess.CompletedProcess[str]:
@@ -69,12 +91,24 @@ def exchange(address: str, request: str, patience: float, most: int) -> bytes:
     return bytes(answer)
 
 
+def is_there(program: str) -> bool:
+    """Tell whether a program is on the search path."""
+    return any(os.access(f"{folder}/{program}", os.X_OK) for folder in _PATH.split(":"))
+
+
 def systemd(properties: Iterable[str], units: Iterable[str]) -> list[dict[str, str]]:
     """Return the properties of units, in systemd's order; nothing where there is no systemd."""
     asked = f"--property={','.join(properties)}"
     said = output("systemctl", "show", "--timestamp=unix", asked, "--", *units)
     blocks = (block.splitlines() for block in said.split("\n\n") if block)
     return [dict(row.split("=", 1) for row in rows if "=" in row) for rows in blocks]
+
+
+@once
+def manager() -> dict[str, str]:
+    """Return the properties of systemd itself; nothing where there is none."""
+    rows = lines("systemctl", "show", "--property=SystemState,RuntimeWatchdogUSec")
+    return dict(row.split("=", 1) for row in rows if "=" in row)
 
 
 def whole(digits: str) -> int:
@@ -123,25 +157,3 @@ def free_bytes(folder: str) -> int:
     """Return the bytes that are free where a folder is, or is to be."""
     found = os.statvfs(existing(folder))
     return found.f_bavail * found.f_frsize
-
-
-def once(function: Callable[..., T]) -> Callable[..., T]:
-    """Have several parts, each in a thread of its own, share what a function returns or raises."""
-    known: dict[object, T | Exception] = {}
-    turn = threading.Lock()
-
-    @wraps(function)
-    def shared(*arguments: object, **named: object) -> T:
-        key = arguments, tuple(named.items())
-        with turn:
-            if key not in known:
-                try:
-                    known[key] = function(*arguments, **named)
-                except Exception as error:
-                    known[key] = error
-            found = known[key]
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    return shared

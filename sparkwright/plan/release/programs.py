@@ -25,15 +25,17 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 _IMPORT = re.compile(r"^ *from (host\.[\w.]+) import (?:\(([^)]*)\)|(.*))", re.MULTILINE)
 # Imports modules from the texts that stand before it, by their names.
 _LOADER = """
-import importlib.abc, importlib.util, sys
-class Loader(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
-    def find_spec(self, name, path, target=None):
+import sys
+from importlib.machinery import ModuleSpec
+class Loader:
+    def find_spec(self, name, path=None, target=None):
         if name in TEXTS:
-            return importlib.util.spec_from_loader(name, self)
-    def get_source(self, name):
-        return TEXTS[name]
-    def is_package(self, name):
-        return any(each.startswith(f"{name}.") for each in TEXTS)
+            is_package = any(each.startswith(f"{name}.") for each in TEXTS)
+            return ModuleSpec(name, self, is_package=is_package)
+    def create_module(self, spec):
+        return None
+    def exec_module(self, module):
+        exec(compile(TEXTS[module.__name__], module.__name__, "exec"), vars(module))
 sys.meta_path.insert(0, Loader())
 """
 

@@ -122,13 +122,14 @@ def test_what_else_sets_it(system: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize(
-    ("said", "seconds"), [("t 60000000\n", 60), ("t 18446744073709551615\n", None), ("", None)]
+    ("said", "seconds"), [("1min", 60), ("1min 30s", 90), ("0", 0), ("infinity", None), (None, None)]
 )
-def test_what_systemd_has(monkeypatch: pytest.MonkeyPatch, said: str, seconds: int | None) -> None:
-    monkeypatch.setattr(reader, "output", lambda *_: said)
-    found = reader.watchdog(WATCHDOG)["seconds"]
-    # The largest stands for whatever the device had.
-    assert found == seconds or (seconds is None and found > 10**12)
+def test_what_systemd_has(
+    monkeypatch: pytest.MonkeyPatch, said: str | None, seconds: int | None
+) -> None:
+    properties = {"RuntimeWatchdogUSec": said} if said else {}
+    monkeypatch.setattr(reader, "manager", lambda: properties)
+    assert reader.watchdog(WATCHDOG)["seconds"] == seconds
 
 
 def test_room_is_read_by_systemd_once() -> None:
