@@ -192,7 +192,7 @@ for _model in (GpuReading, EngineUnit, EngineLoad, Finished, FailedSwitch, Runni
 
 
 def _of_fabrics(own: FabricState, peer: FabricState) -> None:
-    fabric_findings(PLAN, HARDWARE["gb10"], own, peer)
+    list(fabric_findings(PLAN, HARDWARE["gb10"], own, peer))
     is_in_force(PLAN, PORT_0, own)
     our_netdevs(own)
     link_findings(PLAN, PORT_0, own, peer)

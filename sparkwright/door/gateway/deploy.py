@@ -104,7 +104,7 @@ def gateway(
 def _report(state: State, host: Host, root: str, says: str) -> bool:
     now = read(host, ask_placed(root))
     host.log(plain(_summary(now, says)))
-    return now.unit(UNIT).active
+    return UNIT in now.units and now.units[UNIT].active == "active"
 
 
 def _summary(now: Placed, says: str) -> str:

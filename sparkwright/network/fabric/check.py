@@ -48,23 +48,14 @@ def switched_off(hardware: Hardware, state: FabricState) -> list[str]:
 
 def fabric_findings(
     plan: FabricPlan, hardware: Hardware, own: FabricState, peer: FabricState
-) -> list[Finding]:
-    """Return the faults of one Spark's end of the fabric, errors first."""
-    if port := common_port(hardware, own, peer):
-        found = [
-            *_slower(plan, hardware, own, port),
-            *_in_use(plan, own, port),
-            *foreign_settings(own, port),
-        ]
-    else:
-        found = list(_cable(plan, hardware, own, peer))
-    return sorted(found, key=lambda finding: not finding.error)
-
-
-def _cable(
-    plan: FabricPlan, hardware: Hardware, own: FabricState, peer: FabricState
 ) -> Iterator[Finding]:
-    """Yield the fault of one Spark's end of a cable that does not join the same port of both."""
+    """Yield the faults of one Spark's end of the fabric."""
+    if port := common_port(hardware, own, peer):
+        yield from _slower(plan, hardware, own, port)
+        yield from _in_use(plan, own, port)
+        yield from foreign_settings(own, port)
+        return
+    # Its end of a cable does not join the same port of both.
     ports, mine, theirs = hardware.fabric_ports, cabled(hardware, own), cabled(hardware, peer)
     if mine and theirs:
         ends = (ports.index(mine[0]), plan.spark), (ports.index(theirs[0]), plan.peer)

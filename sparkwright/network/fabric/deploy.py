@@ -98,7 +98,7 @@ def fabric(plan: FabricPlan, peer: Host) -> Generator[PyinfraCommand]:
         elif unseen:
             return
 
-    found = fabric_findings(plan, hardware, own, other)
+    found = [*fabric_findings(plan, hardware, own, other)]
     for finding in found:
         if not finding.error:
             notice(str(finding))
@@ -263,19 +263,17 @@ def _measure(
             yield StringCommand(server_script(device, gid, tcp))
         return
     measured: list[float | None] = []
-    yield FunctionCommand(_write, (devices, plan.peer_addresses, measured), {})
+
+    def write() -> None:
+        for (device, gid), tcp, address in zip(devices, PORTS, plan.peer_addresses, strict=True):
+            ask = WriteBandwidth.ask(device=device, gid=gid, port=tcp, address=address)
+            measured.append(read_now(host, ask).gbits)
+        host.log(f"RDMA: {' and '.join(f'{value} Gb/s' for value in measured)}")
+
+    yield FunctionCommand(write, (), {})
     if found := bandwidth_findings(plan, port, measured):
         yield failing("\n".join(map(str, found)))
         return
     text, place = QuoteString(json.dumps(made | {"gbits": measured})), f"{target().root}/state"
     file = QuoteString(f"{place}/fabric.json")
     yield StringCommand("mkdir -p", QuoteString(place), "&& printf %s", text, ">", file)
-
-
-def _write(
-    devices: Sequence[tuple[str, int]], addresses: Sequence[str], measured: list[float | None]
-) -> None:
-    for (device, gid), tcp, address in zip(devices, PORTS, addresses, strict=True):
-        ask = WriteBandwidth.ask(device=device, gid=gid, port=tcp, address=address)
-        measured.append(read_now(host, ask).gbits)
-    host.log(f"RDMA: {' and '.join(f'{value} Gb/s' for value in measured)}")

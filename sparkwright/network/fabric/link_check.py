@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
-from ipaddress import IPv4Address
+from ipaddress import IPv6Address
 from types import MappingProxyType
 
 from sparkwright.common.errors import Finding, error
@@ -33,10 +33,8 @@ def probes(plan: FabricPlan, port: Port) -> list[Probe]:
 
 def gid_index(rdma: Rdma, address: str) -> int | None:
     """Return the index of an IPv4 address's RoCE v2 entry in the GID table of a Spark."""
-    words = IPv4Address(address).packed.hex()
-    wanted = f"0000:0000:0000:0000:0000:ffff:{words[:4]}:{words[4:]}"
-    found = [index for index, gid, kind in rdma.gids if (gid, kind) == (wanted, "RoCE v2")]
-    return found[0] if found else None
+    wanted = IPv6Address(f"::ffff:{address}").exploded, "RoCE v2"
+    return next((index for index, *entry in rdma.gids if tuple(entry) == wanted), None)
 
 
 def strangers(plan: FabricPlan, port: Port, own: FabricState, peer: FabricState) -> set[str]:

@@ -198,6 +198,10 @@ def test_pools_of_the_driver_are_named():
     assert "NVreg_EnableSystemMemoryPools=0" in finding.remedy
 
 
+def test_a_small_reserve_for_handover_counts_as_none():
+    assert survey(kernel=KERNEL | {"handover": 32 << 20}).kernel.handover == 0
+
+
 OTHER_IMAGE = "sha256:" + "2" * 64
 
 
