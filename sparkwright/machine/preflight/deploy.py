@@ -77,10 +77,14 @@ def preflight(
             plan = plan_memory(required.load, *memory) if required.load else None
             for line in summary(required.release, each, required, plan):
                 host.log_styled(plain(line), log_func=logger.info)
-    found += _twice(survey)
+    name = spark_name(host)
+    first = _machines.setdefault(host.state, {}).setdefault(survey.machine, name)
+    if survey.machine and first != name:
+        remedy = f"Take one of the two out of {target().fleet}"
+        found.append(error(f"{name} is the same machine as {first}", remedy))
     unlike: list[Finding] = []
     if worker and other:
-        unlike = [*differences(spark_name(host), survey, spark_name(worker), other)]
+        unlike = [*differences(name, survey, spark_name(worker), other)]
     for finding in unlike:
         differs("the two Sparks", "alike", finding.found)
     for finding in found:
@@ -103,16 +107,6 @@ def _ask(root: str, own: Requirements, ports: Sequence[int]) -> Ask[Survey]:
     """Return the ask for a Spark as one replica needs it; of a pair, only the head has ports."""
     images = own.release.images if own.release else ()
     return Survey.ask(root=root, ports=ports, images=images, folders=own.folders, place=own.place)
-
-
-def _twice(survey: Survey) -> Iterator[Finding]:
-    """Yield the finding that another Spark of this run is the same machine."""
-    own = spark_name(host)
-    first = _machines.setdefault(host.state, {}).setdefault(survey.machine, own)
-    if survey.machine and first != own:
-        yield error(
-            f"{own} is the same machine as {first}", f"Take one of the two out of {target().fleet}"
-        )
 
 
 def _end_unfit(is_unfit: bool) -> None:

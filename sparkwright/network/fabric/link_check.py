@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from ipaddress import IPv6Address
-from types import MappingProxyType
 
 from sparkwright.common.errors import Finding, error
 from sparkwright.common.part import read_json
@@ -44,11 +43,7 @@ def strangers(plan: FabricPlan, port: Port, own: FabricState, peer: FabricState)
 
 
 def link_findings(
-    plan: FabricPlan,
-    port: Port,
-    own: FabricState,
-    peer: FabricState,
-    known: Mapping[str, str] = MappingProxyType({}),
+    plan: FabricPlan, port: Port, own: FabricState, peer: FabricState, known: Mapping[str, str]
 ) -> list[Finding]:
     """Return the faults of the link as one Spark sees it, whose state has `reach` of all `probes`.
 

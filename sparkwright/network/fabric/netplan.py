@@ -99,7 +99,12 @@ def _match(name: str, definition: Mapping[str, Any], macs: Mapping[str, str]) ->
     """Return whether an entry matches a twin by its "name", by a "pattern", or not (None)."""
     by_name = "name" if name in macs else None
     match = definition.get("match")
-    if not by_name and _gives_way(definition):
+    # NetworkManager makes one for each port without settings, DHCP with priority -999, and may keep
+    # it. Any other connection of the interface is preferred to it.
+    options = _mapping(_mapping(definition.get("networkmanager")).get("passthrough"))
+    is_last = str(options.get("connection.autoconnect-priority", 0)).startswith("-")
+    is_off = str(options.get("connection.autoconnect")).lower() == "false"
+    if not by_name and (is_last or is_off):
         return None
     # An empty one is NetworkManager's, for its change to an entry of another file.
     if match is None or (match == {} and by_name):
@@ -111,16 +116,6 @@ def _match(name: str, definition: Mapping[str, Any], macs: Mapping[str, str]) ->
         return "name"
     is_any = pattern is None or any(fnmatchcase(netdev, str(pattern)) for netdev in macs)
     return "pattern" if is_any else None
-
-
-def _gives_way(definition: Mapping[str, Any]) -> bool:
-    """Tell whether NetworkManager prefers any other connection of the interface to this one.
-
-    It makes one for each port without settings, DHCP with priority -999, and may keep it.
-    """
-    options = _mapping(_mapping(definition.get("networkmanager")).get("passthrough"))
-    priority = str(options.get("connection.autoconnect-priority", 0))
-    return priority.startswith("-") or str(options.get("connection.autoconnect")).lower() == "false"
 
 
 def _entries(network: Mapping[Any, Any], kind: str) -> dict[str, dict[str, Any]]:

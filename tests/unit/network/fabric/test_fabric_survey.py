@@ -165,7 +165,7 @@ def linked(**reaches):
 
 
 def found(own):
-    return [str(finding) for finding in link_findings(PLAN, PORT_0, own, PEER)]
+    return [str(finding) for finding in link_findings(PLAN, PORT_0, own, PEER, {})]
 
 
 def with_rdma(**changes):
