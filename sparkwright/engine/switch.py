@@ -190,14 +190,9 @@ def crowded(settings: SwitchSettings, memory: MemoryState) -> str | None:
 
 def orders(settings: SwitchSettings, memory: MemoryState) -> str:
     """Return the orders for the program of the switch."""
-    data = {
-        "beside": is_beside(settings, memory),
-        "trial": settings.trial,
-        "drain": settings.drain,
-        "door": settings.door,
-        # For a rollback: the Spark alone cannot tell it.
-        "engine": engine_size(settings, memory),
-    }
+    times = {"trial": settings.trial, "drain": settings.drain, "door": settings.door}
+    # The size is for a rollback: the Spark alone cannot tell it.
+    data = {"beside": is_beside(settings, memory), **times, "engine": engine_size(settings, memory)}
     return json.dumps(data) + "\n"
 
 

@@ -195,7 +195,7 @@ def _of_fabrics(own: FabricState, peer: FabricState) -> None:
     list(fabric_findings(PLAN, HARDWARE["gb10"], own, peer))
     is_in_force(PLAN, PORT_0, own)
     our_netdevs(own)
-    link_findings(PLAN, PORT_0, own, peer, {})
+    list(link_findings(PLAN, PORT_0, own, peer, {}))
 
 
 def _of_reading(reading: Reading) -> None:

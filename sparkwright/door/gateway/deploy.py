@@ -141,17 +141,10 @@ def apply() -> None:
             certificates.door_certificate(fleet, name, replica_settings[name], record)
             for name in urls
         )
-        most = min(settings.max_body_mib, LARGEST)
-        door = DoorPlan(
-            settings.model_copy(update={"max_body_mib": most}),
-            port=needed(fleet).port,
-            place=GATEWAY,
-            keys=keys,
-            certificate=certificate,
-            # What is to wait waits at the door of its replica.
-            hold_seconds=0,
-            behind=BEHIND,
-        )
+        most = {"max_body_mib": min(settings.max_body_mib, LARGEST)}
+        bounded, port = settings.model_copy(update=most), needed(fleet).port
+        # What is to wait waits at the door of its replica.
+        door = DoorPlan(bounded, port, GATEWAY, keys, certificate, hold_seconds=0, behind=BEHIND)
     requirements = (_FILES / "requirements.txt").read_text("utf-8")
     values = {"root": root, "doors": reachable(urls.values())}
     own_key = gateway_key(keys)
@@ -181,8 +174,5 @@ def apply() -> None:
         door=door,
         says=f"The gateway answers at {client_url(fleet, settings.secured)}/v1. Names: {names}.",
     )
-    firewall(
-        name="Gateway's port in the firewall",
-        purposes=("gateway",),
-        rules=port_rules(door.port, "gateway", settings.firewall_from),
-    )
+    rules = port_rules(door.port, "gateway", settings.firewall_from)
+    firewall(name="Gateway's port in the firewall", purposes=("gateway",), rules=rules)

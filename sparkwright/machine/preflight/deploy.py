@@ -41,11 +41,8 @@ def reads(own: Target) -> Iterator[Ask[Any]]:
 def apply() -> None:
     """Judge the Spark; list every error and warning with its remedy."""
     own = target()
-    preflight(
-        name="Fit to serve",
-        wanted=[_requirements(each) for each in own.seats],
-        worker=own.peer if own.is_head else None,
-    )
+    wanted = [_requirements(each) for each in own.seats]
+    preflight(name="Fit to serve", wanted=wanted, worker=own.peer if own.is_head else None)
 
 
 @operation()

@@ -57,14 +57,9 @@ def summary(
     yield f"{wanted.replica}: {recipe.name} as {', '.join(recipe.models)}, {place}"
     hold = wanted.settings.hold(recipe.start_timeout)
     yield f"  release {release.id}; {_now(release.id, hold, survey, plan)}"
-    missing = [
-        f"{size_text(size)} of {what}"
-        for what, size in (
-            ("weights", max(0, wanted.weights - survey.weights)),
-            ("image", 0 if survey.image else wanted.image),
-        )
-        if size
-    ]
+    image = 0 if survey.image else wanted.image
+    sizes = {"weights": max(0, wanted.weights - survey.weights), "image": image}
+    missing = [f"{size_text(size)} of {what}" for what, size in sizes.items() if size]
     source = f"to copy from {head}" if head else "to download"
     free = f"{size_text(min(survey.root_free, survey.docker_free))} free"
     yield f"  {source}: {', '.join(missing) or 'nothing'}; {free}"

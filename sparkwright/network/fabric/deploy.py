@@ -176,15 +176,12 @@ def _guard(
     a, b = zip(port, map(str, plan.networks), plan.peer_addresses, macs, strict=True)
     internet = "internet" if target().settings.media_domains else "none"
     engine = (FIRST_USER, str(MASTER_PORT), internet)
+    guarded = " ".join([f"{LINK_PORT}:{SHARE_PORT}", *a, *b, *engine])
     entries: list[Entry] = [
         Directory(root),
         folder(root, "bin"),
         ManagedFile(f"{root}/bin/fabric-guard", (_FILES / "fabric-guard").read_text("utf-8")),
-        unit_file(
-            _FILES / GUARD,
-            root=root,
-            guarded=" ".join([f"{LINK_PORT}:{SHARE_PORT}", *a, *b, *engine]),
-        ),
+        unit_file(_FILES / GUARD, root=root, guarded=guarded),
     ]
     # Its rules name the engine's.
     yield from engine_users._inner()
@@ -211,7 +208,7 @@ def link(plan: FabricPlan, peer: Host) -> Generator[PyinfraCommand]:
             )
         return
     known = _known(plan) if strangers(plan, port, own, other) else {}
-    if found := link_findings(plan, port, own, other, known):
+    if found := [*link_findings(plan, port, own, other, known)]:
         yield failing("\n".join(map(str, found)))
         return
     # Both know which of the two sends, whoever is the head, and writes the record.
@@ -271,7 +268,7 @@ def _measure(
         host.log(f"RDMA: {' and '.join(f'{value} Gb/s' for value in measured)}")
 
     yield FunctionCommand(write, (), {})
-    if found := bandwidth_findings(plan, port, measured):
+    if found := [*bandwidth_findings(plan, port, measured)]:
         yield failing("\n".join(map(str, found)))
         return
     text, place = QuoteString(json.dumps(made | {"gbits": measured})), f"{target().root}/state"
