@@ -149,10 +149,9 @@ def apply() -> None:
     values = {"root": root, "doors": reachable(urls.values())}
     own_key = gateway_key(keys)
     assert own_key
-    secrets = {
-        **{f"{folder}/door/{name}": text for name, text in door.files(folder).items()},
-        f"{root}/secrets/gateway.key": f"{own_key.secret}\n",
-    }
+    texts = {f"{folder}/door/{name}": text for name, text in door.files(folder).items()}
+    texts[f"{root}/secrets/gateway.key"] = f"{own_key.secret}\n"
+    secrets = {path: None if text is None else HiddenValue(text) for path, text in texts.items()}
     names = listing(served(replicas))
     gateway(
         name="Gateway",
@@ -168,9 +167,7 @@ def apply() -> None:
             *(unit_file(_FILES / name, **values) for name in UNITS),
         ],
         requirements=requirements,
-        secrets={
-            path: None if text is None else HiddenValue(text) for path, text in secrets.items()
-        },
+        secrets=secrets,
         door=door,
         says=f"The gateway answers at {client_url(fleet, settings.secured)}/v1. Names: {names}.",
     )

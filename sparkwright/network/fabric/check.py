@@ -135,17 +135,14 @@ def _in_use(plan: FabricPlan, own: FabricState, port: Port) -> Iterator[Finding]
         for route in own.routes
         if route.network is not None
     ]
+    remedy = "Give `fabric_subnets` in group_data two subnets that your network does not use"
     for planned in plan.networks:
-        found = [
-            (name, what)
-            for name, network, what in in_use
-            if name not in ours and network.overlaps(planned)
-        ]
-        for name, what in dict(reversed(found)).items():
-            yield error(
-                f"the fabric's subnet {planned} is in use: {name} has {what}",
-                "Give `fabric_subnets` in group_data two subnets that your network does not use",
-            )
+        known = set(ours)
+        for name, network, what in in_use:
+            if name not in known and network.overlaps(planned):
+                known.add(name)
+                found = f"the fabric's subnet {planned} is in use: {name} has {what}"
+                yield error(found, remedy)
 
 
 def is_in_force(plan: FabricPlan, port: Port, state: FabricState) -> bool:
