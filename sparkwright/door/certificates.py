@@ -162,11 +162,13 @@ def server_certificate(
     try:
         # An owner who wants a new one has made an empty folder: `check_authority`. Another run may
         # just write to it.
-        is_new = not any(folder.glob("[!.]*"))
         authority = ""
-        if is_new:
-            site = [*names, *_site_names(settings, fleet)]
-            authority = new_authority(fleet.source.stem, site, now)
+        if is_new := not any(folder.glob("[!.]*")):
+            # All servers that a site has or may have.
+            machines = [*fleet.sparks.values(), *([fleet.gateway] if fleet.gateway else [])]
+            addresses = (each.ssh_hostname for each in machines)
+            site = server_names(settings, [*fleet.replicas, *fleet.sparks, "gateway", *addresses])
+            authority = new_authority(fleet.source.stem, [*names, *site], now)
         if is_new and record:
             folder.mkdir(exist_ok=True)
             folder.chmod(0o700)
@@ -205,10 +207,3 @@ def door_certificate(
 def chains(certificates: Iterable[Certificate | None]) -> str:
     """Return the certificates of servers, for a client that is to trust them, without keys."""
     return "".join(dict.fromkeys(each.chain for each in certificates if each))
-
-
-def _site_names(settings: Settings, fleet: Fleet) -> tuple[str, ...]:
-    """Return the names and addresses of all servers that a site has or may have."""
-    hosts = [*fleet.sparks.values(), *([fleet.gateway] if fleet.gateway else [])]
-    addresses = (each.ssh_hostname for each in hosts)
-    return server_names(settings, [*fleet.replicas, *fleet.sparks, "gateway", *addresses])

@@ -57,18 +57,11 @@ def apply() -> None:
         no_door(name="No door", root=target().root)
         return
     for own in seats():
-        door(
-            name="Door of the replica",
-            root=own.place,
-            plan=door_plan(own),
-            folders=[
-                folder(own.root, "bin"),
-                folder(own.root, "door"),
-                *program_files(own.root),
-                *seat_folders(own.place),
-            ],
-            unit=unit_file(_FILES / (SEAT_UNIT if own.seat else UNIT), root=own.root),
-        )
+        folders = (folder(own.root, "bin"), folder(own.root, "door"))
+        there = [*folders, *program_files(own.root), *seat_folders(own.place)]
+        plan = door_plan(own)
+        unit = unit_file(_FILES / (SEAT_UNIT if own.seat else UNIT), root=own.root)
+        door(name="Door of the replica", root=own.place, plan=plan, folders=there, unit=unit)
 
 
 def door_plan(own: Target) -> DoorPlan:
@@ -86,14 +79,8 @@ def door_plan(own: Target) -> DoorPlan:
 
             check_authority(fleet, own.settings)
             certificate = door_certificate(fleet, own.replica, own.settings, not is_dry_run())
-        return DoorPlan(
-            own.settings,
-            port=own.port,
-            place=own.replica,
-            keys=keys,
-            certificate=certificate,
-            hold_seconds=own.settings.hold(own.recipe.for_sparks(len(own.ranks)).start_timeout),
-        )
+        hold = own.settings.hold(own.recipe.for_sparks(len(own.ranks)).start_timeout)
+        return DoorPlan(own.settings, own.port, own.replica, keys, certificate, hold)
 
 
 def check_authority(fleet: Fleet, settings: Settings) -> None:

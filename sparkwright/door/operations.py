@@ -23,7 +23,7 @@ from sparkwright.door.door import (
 )
 from sparkwright.machine.host.operations.files import managed_files, path_states
 from sparkwright.machine.host.operations.packages import install
-from sparkwright.machine.host.state import UnitState, unit_state
+from sparkwright.machine.host.state import unit_state
 from sparkwright.run.state import read
 
 _PACKAGE = "haproxy"
@@ -52,7 +52,15 @@ def door(
     differing = _differing(door_folder(root), files)
     for each in differing:
         differs(*each)
-    _tell(state, name, running, mark(files))
+    if not state.installed:
+        differs(f"package {_PACKAGE}", "installed", "not installed")
+    if state.stray:
+        differs("haproxy.service", "off", "active or enabled")
+    unit_differs(name, active=running.active, enabled=running.enabled, outdated=running.outdated)
+    if running.active and state.mark != mark(files):
+        differs(name, "the declared settings loaded", "others")
+    if running.active and state.version != state.installed:
+        differs(name, f"haproxy {state.installed}", f"{state.version} still runs")
     yield from haproxy(state)
     yield from laid_down
     if differing:
@@ -111,19 +119,6 @@ def _differing(folder: str, files: Mapping[str, str | None]) -> list[Difference]
     found = path_states(list(paths))
     each = (secret_difference(path, paths[path], found.get(path, ABSENT)) for path in paths)
     return [difference for difference in each if difference]
-
-
-def _tell(state: DoorState, name: str, unit: UnitState, made_of: str) -> None:
-    """Tell what of the door that runs is not as declared."""
-    if not state.installed:
-        differs(f"package {_PACKAGE}", "installed", "not installed")
-    if state.stray:
-        differs("haproxy.service", "off", "active or enabled")
-    unit_differs(name, active=unit.active, enabled=unit.enabled, outdated=unit.outdated)
-    if unit.active and state.mark != made_of:
-        differs(name, "the declared settings loaded", "others")
-    if unit.active and state.version != state.installed:
-        differs(name, f"haproxy {state.installed}", f"{state.version} still runs")
 
 
 def _proved(root: str, files: Mapping[str, str | None]) -> Generator[StringCommand]:

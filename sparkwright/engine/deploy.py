@@ -65,12 +65,8 @@ def apply() -> None:
             idle(name="Serve nothing", place=own.place)
             return
         _lay_down(served)
-        serving(
-            name="Serve the release",
-            release=served,
-            settings=switch_settings(own, served),
-            peer=own.peer,
-        )
+        asked = switch_settings(own, served)
+        serving(name="Serve the release", release=served, settings=asked, peer=own.peer)
 
 
 @deploy("Engine")
@@ -192,18 +188,11 @@ def vacated(wanted: Sequence[str]) -> Generator[StringCommand]:
         unit = door_unit(place)
         differs(f"replica {seat}", "none: the inventory does not name it here", "one")
         yield from end(read(host, EngineState.ask(root=place)))
-        yield StringCommand(
-            "systemctl disable --quiet --now", QuoteString(unit), "2>/dev/null; true"
-        )
-        yield StringCommand(
-            "rm -rf",
-            *(QuoteString(f"{root}/{name}/seats/{seat}") for name in SEAT_FOLDERS),
-            QuoteString(place),
-        )
+        off = "systemctl disable --quiet --now"
+        yield StringCommand(off, QuoteString(unit), "2>/dev/null; true")
+        folders = [*(f"{root}/{name}/seats/{seat}" for name in SEAT_FOLDERS), place]
+        yield StringCommand("rm -rf", *map(QuoteString, folders))
     if len(strays) == len(known):
         yield StringCommand("rm -f", f"{SYSTEMD}/{SEAT_UNIT}", "&& systemctl daemon-reload")
-        yield StringCommand(
-            "rmdir",
-            *(QuoteString(f"{root}/{name}/seats") for name in SEAT_FOLDERS),
-            QuoteString(f"{root}/seats"),
-        )
+        folders = [*(f"{root}/{name}/seats" for name in SEAT_FOLDERS), f"{root}/seats"]
+        yield StringCommand("rmdir", *map(QuoteString, folders))

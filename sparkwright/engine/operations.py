@@ -54,14 +54,10 @@ _last: dict[tuple[str, str], Outcome] = {}
 
 def switch_settings(own: Target, served: Release | None = None) -> SwitchSettings:
     """Return how a seat switches to a release; None stands for any that is on the Spark."""
-    return SwitchSettings(
-        trial=own.settings.trial_seconds,
-        drain=own.settings.drain_seconds,
-        door=own.is_head,
-        hardware=own.hardware,
-        load=load_of(served.recipe, own.lock, len(own.ranks)) if served else None,
-        others=tuple(each.place for each in own.seats if each.seat != own.seat),
-    )
+    seconds = own.settings.trial_seconds, own.settings.drain_seconds
+    load = load_of(served.recipe, own.lock, len(own.ranks)) if served else None
+    others = tuple(each.place for each in own.seats if each.seat != own.seat)
+    return SwitchSettings(*seconds, own.is_head, own.hardware, load, others)
 
 
 @operation()
@@ -168,16 +164,9 @@ def _settle(
         link = QuoteString(f"{release.place}/current")
         yield StringCommand("ln -sfnT", QuoteString(f"releases/{release.id}"), link)
     if settings.door and engines.preferred != release.id:
-        door = StringCommand(
-            "python3 -B",
-            QuoteString(f"{release.root}/bin/sparkwright-host"),
-            "door",
-            QuoteString(release.place),
-        )
-        yield StringCommand(
-            *(door, "offer", QuoteString(release.id), "&&"),
-            *(door, "prefer", QuoteString(release.id)),
-        )
+        program, name = f"{release.root}/bin/sparkwright-host", QuoteString(release.id)
+        door = ("python3 -B", QuoteString(program), "door", QuoteString(release.place))
+        yield StringCommand(*door, "offer", name, "&&", *door, "prefer", name)
 
 
 def end(engines: EngineState) -> Generator[StringCommand]:

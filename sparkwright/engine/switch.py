@@ -190,36 +190,26 @@ def crowded(settings: SwitchSettings, memory: MemoryState) -> str | None:
 
 def orders(settings: SwitchSettings, memory: MemoryState) -> str:
     """Return the orders for the program of the switch."""
-    data = {
-        "beside": is_beside(settings, memory),
-        "trial": settings.trial,
-        "drain": settings.drain,
-        "door": settings.door,
-        # For a rollback: the Spark alone cannot tell it.
-        "engine": engine_size(settings, memory),
-    }
+    times = {"trial": settings.trial, "drain": settings.drain, "door": settings.door}
+    # The size is for a rollback: the Spark alone cannot tell it.
+    data = {"beside": is_beside(settings, memory), **times, "engine": engine_size(settings, memory)}
     return json.dumps(data) + "\n"
 
 
 def progress_line(report: SwitchReport) -> str:
     """Return the sentence about a phase; "" for one that is shown otherwise."""
     previous = report.previous
-    match report.phase:
-        case "waiting":
-            return f"waiting {report.message}"
-        case "draining":
-            return f"{previous} gets no new requests; {report.message or 'none is in flight'}"
-        case "starting" if previous and report.beside:
-            return f"it starts beside {previous}, which serves meanwhile"
-        case "starting" if previous:
-            return f"it starts in place of {previous}: requests wait at the door until it serves"
-        case "trial":
-            return f"it serves, and is on trial for {report.total:.0f} s"
-        case "stopping":
-            return f"{previous or 'another release'} is stopped"
-        case "returning":
-            return f"it is taken back{f': {previous} is to serve again' if previous else ''}"
-    return ""
+    starts = f"it starts in place of {previous}: requests wait at the door until it serves"
+    if report.beside:
+        starts = f"it starts beside {previous}, which serves meanwhile"
+    return {
+        "waiting": f"waiting {report.message}",
+        "draining": f"{previous} gets no new requests; {report.message or 'none is in flight'}",
+        "starting": starts if previous else "",
+        "trial": f"it serves, and is on trial for {report.total:.0f} s",
+        "stopping": f"{previous or 'another release'} is stopped",
+        "returning": "it is taken back" + (f": {previous} is to serve again" if previous else ""),
+    }.get(report.phase, "")
 
 
 def failure(release: str, outcome: Outcome) -> str:

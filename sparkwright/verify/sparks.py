@@ -107,13 +107,9 @@ def reached(spark: str) -> tuple[Host, str]:
         options = f"-o BatchMode=yes {_ALIVE}"
         if "ssh_known_hosts_file" in data:
             options += f" -o UserKnownHostsFile={data['ssh_known_hosts_file']}"
-        host = testinfra.get_host(
-            f"ssh://{user}{address}:{data.get('ssh_port', 22)}",
-            sudo=True,
-            ssh_identity_file=data.get("ssh_key"),
-            ssh_extra_args=options,
-            controlpath=str(_sockets() / spark),
-        )
+        way = f"ssh://{user}{address}:{data.get('ssh_port', 22)}"
+        files = {"ssh_identity_file": data.get("ssh_key"), "controlpath": str(_sockets() / spark)}
+        host = testinfra.get_host(way, sudo=True, ssh_extra_args=options, **files)
     try:
         answer = host.run("true")
     except RuntimeError as error:  # ssh's own failure

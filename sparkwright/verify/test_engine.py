@@ -42,10 +42,8 @@ def test_weights(
         locked = lock.checkpoint(checkpoint)
         assert locked
         folder = f"{target.root}/{release.folders[name]}"
-        sizes = dict(
-            line.rsplit(" ", 1)
-            for line in host.check_output(f"find {folder} -type f -printf '%P %s\\n'").splitlines()
-        )
+        listed = host.check_output(f"find {folder} -type f -printf '%P %s\\n'")
+        sizes = dict(line.rsplit(" ", 1) for line in listed.splitlines())
         for path, file in locked.files.items():
             assert int(sizes.get(path, -1)) == file.size, f"{folder}/{path}"
         small = [path for path, file in locked.files.items() if file.size < 64 * 1024**2]
@@ -69,9 +67,8 @@ def test_unit(
     service = host.service(f"vllm@{release.id}")
     assert service.is_running
     assert service.is_enabled
-    others = host.check_output(
-        "systemctl list-units --plain --no-legend --state=active 'vllm@*' | cut -d' ' -f1"
-    ).split()
+    listed = "systemctl list-units --plain --no-legend --state=active 'vllm@*'"
+    others = host.check_output(f"{listed} | cut -d' ' -f1").split()
     served = [each for seat in target.seats if (each := seat.release_by(lock))]
     assert sorted(others) == sorted(f"vllm@{each.id}.service" for each in served)
     alone = "the only engine" if len(served) == 1 else "beside that of the other replica alone"

@@ -10,9 +10,8 @@ from sparkwright.verify.plugin import Proved
 
 
 def test_driver(host: Host, target: SparkTarget, proved: Proved) -> None:
-    driver = host.check_output(
-        "nvidia-smi --query-gpu=name,driver_version --format=csv,noheader"
-    ).strip()
+    query = "nvidia-smi --query-gpu=name,driver_version --format=csv,noheader"
+    driver = host.check_output(query).strip()
     assert int(driver.split(", ")[1].split(".")[0]) >= target.settings.driver_minimum
     proved(f"GPU and driver: {driver}")
 

@@ -152,13 +152,11 @@ def results(choice: Json, step: Sequence[Call]) -> list[Json]:
     """Return the messages that follow an answer without problems: itself, and its results."""
     calls = choice["message"]["tool_calls"]
     results = {str(each): json.dumps(each.result) for each in step}
-    return [
-        {"role": "assistant", "content": None, "tool_calls": calls},
-        *(
-            {"role": "tool", "tool_call_id": call["id"], "content": results[_made(call)]}
-            for call in calls
-        ),
-    ]
+    messages = [{"role": "assistant", "content": None, "tool_calls": calls}]
+    for call in calls:
+        content = results[_made(call)]
+        messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})
+    return messages
 
 
 def _made(call: Json) -> str:

@@ -23,10 +23,13 @@ from pyinfra import host
 from sparkwright.machine.preflight import deploy as preflight
 from sparkwright.common.errors import Finding
 from sparkwright.common.hardware import HARDWARE
+from sparkwright.declared.fleet.settings import Settings
 from sparkwright.machine.preflight.requirements import Requirements
 from sparkwright.run.session import start_session
 
-preflight.read = lambda spark, _: SimpleNamespace(machine=MACHINES.get(spark.data.spark))
+preflight.read = lambda spark, _: SimpleNamespace(
+    machine=MACHINES.get(spark.data.spark), memory=0, kernel=SimpleNamespace(handover=0)
+)
 preflight.findings = lambda *_: FOUND.get(host.data.spark, [])
 FOUND = {
     "a": [Finding(True, "found 1 GiB; expected 100", "Buy some.")],
@@ -39,10 +42,7 @@ preflight.target = lambda: SimpleNamespace(fleet="inventory/sparks.yaml", root="
 start_session()
 preflight.preflight(
     name="Fit to serve",
-    wanted=[Requirements(
-        hardware=HARDWARE["gb10"], driver_minimum="1", docker_minimum="1", weights=0, image=0,
-        disk_headroom=0, ports=(), clock_tolerance=1,
-    )],
+    wanted=[Requirements(HARDWARE["gb10"], Settings())],
 )
 (Path(__file__).parent / f"{host.data.spark}-went-on").touch()
 """

@@ -14,9 +14,9 @@ from pyinfra.api.command import PyinfraCommand
 from sparkwright.artifacts.bundle.downloads import download_packages
 from sparkwright.machine.host.operations import packages
 from sparkwright.machine.host.operations.packages import (
+    attempt,
     holder,
     install,
-    install_script,
     parse_attempt,
 )
 from tests.clock import patience
@@ -224,7 +224,7 @@ def test_one_that_a_killed_run_began_is_waited_for(tmp_path: Path) -> None:
     """Its shell is gone with the connection; apt-get is not."""
     with (tmp_path / "sparkwright-apt").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        script = install_script("earlyoom", str(tmp_path), update=True)
+        script = attempt({"package": "earlyoom", "doing": "install"}, {})
         said = subprocess.run(
             ["sh", "-c", script.replace("/run/lock", str(tmp_path))],
             env=dict(os.environ),

@@ -13,12 +13,14 @@ from unittest import mock
 
 from sparkwright.common.command_line import PROGRAM_VARIABLE
 from sparkwright.common.hardware import HARDWARE
+from sparkwright.declared.fleet.settings import Settings
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.insight.status.operations import ServedReplica, ending
 from sparkwright.machine.host.survey import Survey
-from sparkwright.machine.preflight.requirements import Intent, Requirements, summary
+from sparkwright.machine.preflight.requirements import Requirements, summary
 from sparkwright.plan.memory.known_checkpoints import nominal_load
 from sparkwright.plan.memory.plan import plan_memory
+from sparkwright.plan.release.release import Release
 
 _RECIPE = load_recipe("qwen3.6-35b-nvidia")
 _NAMES = tuple(_RECIPE.served_names)
@@ -68,11 +70,11 @@ def _short(part: str) -> str:
 
 def plan() -> str:
     survey = SimpleNamespace(weights=0, image=None, root_free=_FREE, docker_free=_FREE, serves=None)
-    wanted = SimpleNamespace(weights=_WEIGHTS, image=_IMAGE)
-    memory = plan_memory(nominal_load(_RECIPE.for_sparks(1), 1), HARDWARE["gb10"])
-    intent = Intent("chat", _RECIPE.name, f"{_RECIPE.name}-1a2b3c4d", 8000, _NAMES)
-    lines = summary(intent, cast(Survey, survey), cast(Requirements, wanted), memory)
-    return _fence("\n".join(lines))
+    spark, ports = HARDWARE["gb10"], (8000,)
+    wanted = Requirements(spark, Settings(), None, None, "chat", None, _WEIGHTS, _IMAGE, 0, ports)
+    memory = plan_memory(nominal_load(_RECIPE.for_sparks(1), 1), spark)
+    release = SimpleNamespace(id=f"{_RECIPE.name}-1a2b3c4d", recipe=_RECIPE)
+    return _fence("\n".join(summary(cast(Release, release), cast(Survey, survey), wanted, memory)))
 
 
 def _fence(text: str) -> str:

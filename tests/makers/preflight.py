@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from sparkwright.common.hardware import GIB, HARDWARE
+from sparkwright.declared.fleet.settings import Settings
 from sparkwright.machine.host.survey import Survey
 from sparkwright.machine.preflight.requirements import Requirements
 
@@ -36,14 +37,7 @@ SPARK: dict[str, Any] = {
     "weights": 0,
 }
 WANTED = Requirements(
-    hardware=HARDWARE["gb10"],
-    driver_minimum=580,
-    docker_minimum=25,
-    weights=22 * GIB,
-    image=9 * GIB,
-    disk_headroom=20 * GIB,
-    ports=(8000, 18001),
-    clock_tolerance=60,
+    HARDWARE["gb10"], Settings(), weights=22 * GIB, image=9 * GIB, ports=(8000, 18001)
 )
 IMAGE = "sha256:" + "1" * 64
 

@@ -192,10 +192,10 @@ for _model in (GpuReading, EngineUnit, EngineLoad, Finished, FailedSwitch, Runni
 
 
 def _of_fabrics(own: FabricState, peer: FabricState) -> None:
-    fabric_findings(PLAN, HARDWARE["gb10"], own, peer)
+    list(fabric_findings(PLAN, HARDWARE["gb10"], own, peer))
     is_in_force(PLAN, PORT_0, own)
     our_netdevs(own)
-    link_findings(PLAN, PORT_0, own, peer)
+    list(link_findings(PLAN, PORT_0, own, peer, {}))
 
 
 def _of_reading(reading: Reading) -> None:
@@ -217,7 +217,7 @@ JUDGES: dict[str, tuple[Any, Callable[..., Any]]] = {
     "doctor": (_part(Checkup), _of_checkup),
     "drift": (_part(Running), lambda found: list(spark_differences(found, (), 2000))),
     "engine": (_part(EngineState), lambda found: problem(found, ["x"])),
-    "preflight": (_part(Survey), lambda found: findings(found, WANTED, NOW, found)),
+    "preflight": (_part(Survey), lambda found: [*findings(found, WANTED, NOW, found)]),
     "fabric": (FABRICS, lambda found: _of_fabrics(found, spark(2))),
     "the peer's fabric": (FABRICS, lambda found: _of_fabrics(spark(), found)),
     "firewall": (_part(FirewallState), ssh_rules),

@@ -29,6 +29,9 @@ from host.door.haproxy import BACKENDS, NOBODY_SERVER, PATIENT, DoorError, Hapro
 RUN = Path("/run")
 NO_RELEASE = "-"
 
+# The commands that change something, each with the number of its words.
+_CHANGES = dict.fromkeys(("offer", "prefer", "forget", "compare", "reload"), 1)
+_CHANGES |= {"prepare": 0, "sync": 0}
 _RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SERVER = re.compile(rf"    server ({_RELEASE.pattern}) unix@/\1/{re.escape(SOCKET)} check ")
 
@@ -92,11 +95,12 @@ class Door:
         engines, choice = self._read()
         return sorted(engines, key=lambda each: each != choice["first"])
 
-    def compare(self, new: Path) -> None:
+    def compare(self, folder: Path | str) -> None:
         """Note whether a key that opens the door is missing in a folder of new files."""
-        if not (new / "keys").exists():
+        new = Path(folder, "keys")
+        if not new.exists():
             return
-        kept = {line.split()[0] for line in _lines(new / "keys")}
+        kept = {line.split()[0] for line in _lines(new)}
         for line in filter(None, _lines(self._folder / "keys")):
             digest, _, entry = line.partition(" ")
             end = entry.partition(":")[2].partition(":")[0]
@@ -115,7 +119,7 @@ class Door:
         with self._changed():
             pass
 
-    def reload(self, master: int) -> None:
+    def reload(self, master: int | str) -> None:
         """Have the door read its files anew: see `Haproxy.reload`.
 
         The old process ends at once where a key opens the door no more: see `compare`.
@@ -125,7 +129,7 @@ class Door:
             if choice["hold"] == "no" and choice["first"] in engines:
                 self.haproxy.leave_to(choice["first"])
             try:
-                self.haproxy.reload(master)
+                self.haproxy.reload(int(master))
             finally:
                 self.haproxy.apply(engines, self._map, choice)
             if self._revoked.exists():
@@ -187,14 +191,8 @@ def main(arguments: Sequence[str]) -> int:
         case [root, "engines"]:
             for release in Door(Path(root)).engines():
                 print(release)
-        case [root, "offer" | "prefer" | "forget" as change, release]:
-            getattr(Door(Path(root)), change)(release)
-        case [root, "prepare" | "sync" as change]:
-            getattr(Door(Path(root)), change)()
-        case [root, "compare", folder]:
-            Door(Path(root)).compare(Path(folder))
-        case [root, "reload", master] if master.isdecimal():
-            Door(Path(root)).reload(int(master))
+        case [root, change, *given] if _CHANGES.get(change) == len(given):
+            getattr(Door(Path(root)), change)(*given)
         case _:
             print(__doc__, file=sys.stderr)
             return 2
@@ -205,5 +203,5 @@ def command() -> NoReturn:
     """Does what the command line says."""
     try:
         sys.exit(main(sys.argv[1:]))
-    except (DoorError, OSError) as problem:
+    except (DoorError, OSError, ValueError) as problem:
         sys.exit(f"door: {problem}")

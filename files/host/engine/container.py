@@ -5,6 +5,7 @@ import os
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Sequence
 from contextlib import suppress
+from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Any
 
@@ -153,8 +154,7 @@ def verbs(port: Path) -> str | None:
 
 def gid_index(port: Path, address: str) -> int | None:
     """Return the index of a port's RoCE v2 entry for an IPv4 address; None without one."""
-    digits = "".join(f"{int(part):02x}" for part in address.split("."))
-    mapped = f"0000:0000:0000:0000:0000:ffff:{digits[:4]}:{digits[4:]}"
+    mapped = IPv6Address(f"::ffff:{address}").exploded
     for entry in sorted((port / "gids").iterdir(), key=lambda entry: int(entry.name)):
         kind = _text(port / "gid_attrs" / "types" / entry.name)
         if kind == "RoCE v2" and _text(entry) == mapped:

@@ -104,7 +104,7 @@ def gateway(
 def _report(state: State, host: Host, root: str, says: str) -> bool:
     now = read(host, ask_placed(root))
     host.log(plain(_summary(now, says)))
-    return now.unit(UNIT).active
+    return UNIT in now.units and now.units[UNIT].active == "active"
 
 
 def _summary(now: Placed, says: str) -> str:
@@ -141,25 +141,17 @@ def apply() -> None:
             certificates.door_certificate(fleet, name, replica_settings[name], record)
             for name in urls
         )
-        most = min(settings.max_body_mib, LARGEST)
-        door = DoorPlan(
-            settings.model_copy(update={"max_body_mib": most}),
-            port=needed(fleet).port,
-            place=GATEWAY,
-            keys=keys,
-            certificate=certificate,
-            # What is to wait waits at the door of its replica.
-            hold_seconds=0,
-            behind=BEHIND,
-        )
+        most = {"max_body_mib": min(settings.max_body_mib, LARGEST)}
+        bounded, port = settings.model_copy(update=most), needed(fleet).port
+        # What is to wait waits at the door of its replica.
+        door = DoorPlan(bounded, port, GATEWAY, keys, certificate, hold_seconds=0, behind=BEHIND)
     requirements = (_FILES / "requirements.txt").read_text("utf-8")
     values = {"root": root, "doors": reachable(urls.values())}
     own_key = gateway_key(keys)
     assert own_key
-    secrets = {
-        **{f"{folder}/door/{name}": text for name, text in door.files(folder).items()},
-        f"{root}/secrets/gateway.key": f"{own_key.secret}\n",
-    }
+    texts = {f"{folder}/door/{name}": text for name, text in door.files(folder).items()}
+    texts[f"{root}/secrets/gateway.key"] = f"{own_key.secret}\n"
+    secrets = {path: None if text is None else HiddenValue(text) for path, text in texts.items()}
     names = listing(served(replicas))
     gateway(
         name="Gateway",
@@ -175,14 +167,9 @@ def apply() -> None:
             *(unit_file(_FILES / name, **values) for name in UNITS),
         ],
         requirements=requirements,
-        secrets={
-            path: None if text is None else HiddenValue(text) for path, text in secrets.items()
-        },
+        secrets=secrets,
         door=door,
         says=f"The gateway answers at {client_url(fleet, settings.secured)}/v1. Names: {names}.",
     )
-    firewall(
-        name="Gateway's port in the firewall",
-        purposes=("gateway",),
-        rules=port_rules(door.port, "gateway", settings.firewall_from),
-    )
+    rules = port_rules(door.port, "gateway", settings.firewall_from)
+    firewall(name="Gateway's port in the firewall", purposes=("gateway",), rules=rules)

@@ -227,14 +227,11 @@ def configuration(replicas: Sequence[Upstream], urls: Mapping[str, str], trusted
     `trusted` are certificates (PEM) that doors may be signed by, beside those of known authorities.
     """
     doors = {each.replica: {"url": urls[each.replica], "keyed": each.keyed} for each in replicas}
-    models = {
-        alias.name: {
-            "served": alias.served,
-            "replicas": [each.replica for each in alias.upstreams],
-            "defaults": dict(alias.sampling),
-        }
-        for alias in served(replicas)
-    }
+    models = {}
+    for alias in served(replicas):
+        serving = [each.replica for each in alias.upstreams]
+        own = {"served": alias.served, "replicas": serving, "defaults": dict(alias.sampling)}
+        models[alias.name] = own
     return json.dumps({"doors": doors, "models": models, "trusted": trusted}, indent=2) + "\n"
 
 

@@ -40,14 +40,9 @@ def apply() -> None:
         if own.release is None or not own.is_head or not own.replica:
             continue
         root = own.release.root
-        managed_files(
-            name="Programs of the benchmark",
-            entries=[
-                folder(root, "benchmarks"),
-                *program_files(root),
-                unit_file(HOST_FILES / "insight" / "benchmark" / "benchmark.service", root=root),
-            ],
-        )
+        unit = unit_file(HOST_FILES / "insight" / "benchmark" / "benchmark.service", root=root)
+        entries = [folder(root, "benchmarks"), *program_files(root), unit]
+        managed_files(name="Programs of the benchmark", entries=entries)
         benchmark(name="Figures", own=own, workloads=own.options.workloads or [*WORKLOADS])
 
 

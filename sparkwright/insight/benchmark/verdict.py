@@ -165,12 +165,11 @@ def _signs(answer: Answer, verdicts: Sequence[Verdict], hardware: str) -> dict[s
 
 def _power_fault(answer: Answer, hardware: str) -> str | None:
     clocks, watts = _gpu(answer, 0), _gpu(answer, 1)
-    if not hardware.startswith("gb10") or not clocks:
+    clock, power = (median(each) if each else None for each in (clocks, watts))
+    if clock is None or not hardware.startswith("gb10") or not has_power_fault(clock, power):
         return None
-    if not has_power_fault(median(clocks), median(watts) if watts else None):
-        return None
-    power = f" and {median(watts):.0f} W" if watts else ""
-    return f"{median(clocks):.0f} MHz{power} under load, the median of {len(clocks)} workloads"
+    drawn = "" if power is None else f" and {power:.0f} W"
+    return f"{clock:.0f} MHz{drawn} under load, the median of {len(clocks)} workloads"
 
 
 def _thermal(answer: Answer, hardware: str) -> str | None:

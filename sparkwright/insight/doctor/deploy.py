@@ -93,7 +93,7 @@ def _link(plan: FabricPlan, peer: Host) -> list[Diagnosis]:
         return [probed("fabric", *states or ("none of its interfaces is there",))]
     return [
         Diagnosis("link", finding.found, f"from {plan.spark}", finding.remedy)
-        for finding in link_findings(plan, port, own, other)
+        for finding in link_findings(plan, port, own, other, {})
     ]
 
 

@@ -8,7 +8,6 @@ from datetime import UTC
 from sparkwright.common.hardware import GIB
 from sparkwright.common.progress import time_text
 from sparkwright.insight.doctor.checkup import Checkup, FailedSwitch, gpu_lost
-from sparkwright.machine.host.survey import HANDOVER_LEAST
 from sparkwright.plan.causes.log_causes import Diagnosis, first_line, from_log, in_order, known_of
 from sparkwright.plan.causes.thresholds import (
     CLOCK_SKEW,
@@ -96,7 +95,7 @@ def _memory(checkup: Checkup) -> Signs:
         "driver-memory-pools": f"driver {checkup.driver}" if refused and pools else None,
         "driver-610-64k": first_line(log, _FAULT) if "driver-610-64k" in known else None,
         "driver-no-memory": first_line(log, _NO_MEMORY) if failing else None,
-        "kernel-kho": kept if kernel.handover >= HANDOVER_LEAST else None,
+        "kernel-kho": kept if kernel.handover else None,
     }
 
 
@@ -141,14 +140,11 @@ def _host(checkup: Checkup) -> Signs:
 
 
 def _engine(checkup: Checkup) -> Signs:
-    requests, restarts = checkup.finished, checkup.unit.restarts if checkup.unit else 0
-    downs = checkup.downs
-    found: Signs = {
+    downs, restarts = checkup.downs, checkup.unit.restarts if checkup.unit else 0
+    cut, ended = (done.cut, done.ended) if (done := checkup.finished) else (0, 0)
+    short = f"{cut} of {cut + ended} requests were cut by max_tokens"
+    return {
         "hard-downs": f"{downs} within a day, by state/hard-downs" if downs else None,
         "restarts": f"NRestarts={restarts} of vllm@{checkup.release}" if restarts else None,
-        "content-null": None,
+        "content-null": short if cut > ended else None,
     }
-    if requests and requests.cut > requests.ended:
-        every = requests.cut + requests.ended
-        found["content-null"] = f"{requests.cut} of {every} requests were cut by max_tokens"
-    return found

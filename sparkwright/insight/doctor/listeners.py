@@ -108,7 +108,9 @@ def _kind(socket: Socket, engines: Collection[str], may: Declared) -> Kind:
         return "ours" if _may(socket, ours, may) else "astray"
     if DISGUISED in socket.programs:
         return "astray"
-    return "system" if _is_systems(socket) else "other"
+    ports = [_SYSTEM.get(program) for program in socket.programs]
+    is_systems = all(own is not None and (not own or socket.port in own) for own in ports)
+    return "system" if ports and is_systems else "other"
 
 
 def _is_guarded(group: str) -> bool:
@@ -138,13 +140,6 @@ def _may(socket: Socket, unit: str, may: Declared) -> bool:
         return socket.kind == "tcp"
     declared = socket.address in may.fabric and socket.port == _PORTS.get(unit)
     return socket.is_loopback or declared
-
-
-def _is_systems(socket: Socket) -> bool:
-    return bool(socket.programs) and all(
-        program in _SYSTEM and (not _SYSTEM[program] or socket.port in _SYSTEM[program])
-        for program in socket.programs
-    )
 
 
 def unguarded(listening: Listening) -> list[str]:

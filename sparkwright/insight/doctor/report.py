@@ -27,16 +27,28 @@ def report(
     checkup: Checkup, diagnoses: Sequence[Diagnosis], recipe: str | None
 ) -> Iterator[tuple[str, str]]:
     """Yield the lines for people, each with its color; an idle Spark has no recipe."""
-    yield f"looked at {_looked_at(checkup)}", "white"
+    _, free, available = checkup.memory
+    disks = ", ".join(f"{size / GIB:.0f} GiB free" for size in checkup.free.values()) or "not told"
+    gpu = "not told"
+    if checkup.gpu and checkup.gpu.work:
+        gpu = "{:.0f} MHz, {:.0f} W, {:.0f} % busy".format(*checkup.gpu.work)
+    memory = f"{free / GIB:.1f} GiB free, {available / GIB:.1f} available"
+    looked_at = f"{len(checkup.log)} lines of its journal, memory ({memory}), disks ({disks})"
+    docker = checkup.docker or "(no answer)"
+    yield f"looked at {looked_at}, Docker {docker}, GPU ({gpu}), clock, port", "white"
     for each in diagnoses[:SHOWN]:
         yield f"{'perhaps' if each.guess else 'cause'}: {each.cause} [{each.name}]", "red"
         yield f"  seen: {each.evidence}", "yellow"
         yield f"  remedy: {each.remedy}.", "green"
     if len(diagnoses) > SHOWN:
         yield f"and also: {', '.join(each.name for each in diagnoses[SHOWN:])}", "yellow"
-    if fails(checkup) and not from_log(checkup.log):
+    unit = checkup.unit
+    # It should serve, and has ended, or was started again.
+    fails = checkup.release is not None and (unit is None or unit.ended or unit.restarts > 0)
+    if fails and not from_log(checkup.log):
         yield "its log shows no known cause; the last lines:", "red"
-        for line in _last_words(checkup.log):
+        errors = [line for line in checkup.log if any(word in line for word in _ERROR)]
+        for line in (errors or checkup.log)[-_LAST:] or ["(none)"]:
             yield f"  {line}", "yellow"
         yield f"  all of them: journalctl -u vllm@{checkup.release}", "yellow"
     elif not diagnoses:
@@ -55,17 +67,6 @@ def state_of_link(spark: str, state: FabricState) -> Iterator[str]:
         yield f"{spark} {name}: {'link' if netdev.carrier else 'no link'}, MTU {netdev.mtu}"
 
 
-def fails(checkup: Checkup) -> bool:
-    """Tell whether the engine of a Spark that should serve has ended, or started again."""
-    unit = checkup.unit
-    return checkup.release is not None and (unit is None or unit.ended or unit.restarts > 0)
-
-
-def _last_words(log: Sequence[str]) -> Sequence[str]:
-    errors = [line for line in log if any(word in line for word in _ERROR)]
-    return (errors or log)[-_LAST:] or ["(none)"]
-
-
 def _state(checkup: Checkup, recipe: str | None) -> str:
     unit = checkup.unit
     if checkup.release is None and recipe:
@@ -76,19 +77,6 @@ def _state(checkup: Checkup, recipe: str | None) -> str:
         return f"vllm@{checkup.release} is absent"
     status = phase(checkup.log) if unit.starting else unit.status
     return f"vllm@{checkup.release} is {unit.active}{f' ({status})' if status else ''}"
-
-
-def _looked_at(checkup: Checkup) -> str:
-    _, free, available = checkup.memory
-    disks = ", ".join(f"{size / GIB:.0f} GiB free" for size in checkup.free.values()) or "not told"
-    gpu = "not told"
-    if checkup.gpu and checkup.gpu.work:
-        gpu = "{:.0f} MHz, {:.0f} W, {:.0f} % busy".format(*checkup.gpu.work)
-    return (
-        f"{len(checkup.log)} lines of its journal, memory ({free / GIB:.1f} GiB free, "
-        f"{available / GIB:.1f} available), disks ({disks}), "
-        f"Docker {checkup.docker or '(no answer)'}, GPU ({gpu}), clock, port"
-    )
 
 
 # What versions are made of. A Spark may say anything.

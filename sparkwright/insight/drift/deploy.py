@@ -60,7 +60,9 @@ def apply() -> None:
     try:
         _differences[target().spark] = look(_steps)
     except PyinfraError as error:
-        _unread[target().spark] = _reason(error)
+        together = state.failed_hosts.intersection(target().together)
+        silent = " and ".join(sorted(target_of(each).spark for each in together))
+        _unread[target().spark] = f"{silent} cannot be read" if silent else str(error)
     if len(_differences) + len(_unread) == len(state.activated_hosts):
         _show(target().options.json_target)
 
@@ -122,13 +124,6 @@ def running(own: Target) -> Generator[StringCommand]:
     if sockets := others(listening, own.may_listen):
         _others[own.spark] = sockets
     yield from ()
-
-
-def _reason(error: PyinfraError) -> str:
-    """Return why the current Spark could not be read."""
-    together = state.failed_hosts.intersection(target().together)
-    silent = sorted(target_of(each).spark for each in together)
-    return f"{' and '.join(silent)} cannot be read" if silent else str(error)
 
 
 def _show(path: str | None) -> None:

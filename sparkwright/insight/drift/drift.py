@@ -10,7 +10,7 @@ from sparkwright.common.hardware import GIB
 from sparkwright.common.part import Ask, Bounded, Part
 from sparkwright.common.placed import PACKAGES
 from sparkwright.insight.doctor.checkup import GpuReading, gpu_lost
-from sparkwright.machine.host.survey import HANDOVER_LEAST, Kernel
+from sparkwright.machine.host.survey import Kernel
 from sparkwright.plan.release.command import container_arguments, environment
 from sparkwright.plan.release.release import Release
 
@@ -64,11 +64,22 @@ def ask_running(place: str, release: Release | None) -> Ask[Running]:
 
 def running_differences(running: Running, release: Release | None) -> Iterator[Difference]:
     """Yield the differences of a seat's engine from its declared release, if there is one."""
-    if release and release.id in running.containers:
-        yield from _container_differences(running, release)
     # A state that the doctor knows, and that nobody would declare.
     if evidence := gpu_lost(running.inside):
         yield Difference("GPU in the engine's container", "there", evidence)
+    if release is None or not (container := running.containers.get(release.id)):
+        return
+    name = f"container vllm-{release.id}"
+    if running.image and container.image != running.image:
+        yield Difference(f"{name}: image", running.image, container.image)
+    wanted = container_arguments(release.recipe, release.ranks)
+    if list(container.arguments) != wanted:
+        # There is none if words are only missing.
+        others = [word for word in container.arguments if word not in wanted]
+        yield Difference(f"{name}: arguments", "its release's", " ".join(others) or "fewer")
+    for key, value in environment(release.recipe, release.ranks.nodes).items():
+        if f"{key}={value}" not in container.environment:
+            yield Difference(f"{name}: {key}", "its release's value", "another")
 
 
 def spark_differences(
@@ -87,13 +98,10 @@ def spark_differences(
     for package in running.held:
         if re.match(_PACKAGES, package):
             yield Difference(f"package {package}", "updated with the system", "held back")
-    yield from _kernel_differences(running.kernel)
     if running.gpu and (evidence := running.gpu.held_back):
         yield Difference("GPU clock under load", "as high as the load asks", evidence)
-
-
-def _kernel_differences(kernel: Kernel) -> Iterator[Difference]:
-    if kernel.handover >= HANDOVER_LEAST:
+    kernel = running.kernel
+    if kernel.handover:
         yield Difference(
             f"kernel {kernel.release}, booted with `{kernel.command_line}`",
             "no memory kept for kexec handover (kho=off)",
@@ -101,20 +109,6 @@ def _kernel_differences(kernel: Kernel) -> Iterator[Difference]:
         )
     if kernel.pools:
         yield Difference("NVIDIA driver", "EnableSystemMemoryPools 0", "pools that keep memory")
-
-
-def _container_differences(running: Running, release: Release) -> Iterator[Difference]:
-    container, name = running.containers[release.id], f"container vllm-{release.id}"
-    if running.image and container.image != running.image:
-        yield Difference(f"{name}: image", running.image, container.image)
-    wanted = container_arguments(release.recipe, release.ranks)
-    if list(container.arguments) != wanted:
-        # There is none if words are only missing.
-        others = [word for word in container.arguments if word not in wanted]
-        yield Difference(f"{name}: arguments", "its release's", " ".join(others) or "fewer")
-    for key, value in environment(release.recipe, release.ranks.nodes).items():
-        if f"{key}={value}" not in container.environment:
-            yield Difference(f"{name}: {key}", "its release's value", "another")
 
 
 def as_json(

@@ -64,25 +64,15 @@ def apply() -> None:
         ends = [each.certificate.ends.timestamp() for each in doors if each.certificate]
         values = {"root": own.root, "spark": own.spark, "ends": int(min(ends, default=0))}
         proxy = own.settings.proxy_variables
-        service(
-            name="Notices",
-            unit=_NOTICES[0],
-            entries=[
-                *(folder(own.root, "bin"), Directory(f"{own.root}/state/notify")),
-                *program_files(own.root),
-                *(unit_file(_FILES / each, **values, proxy=proxy) for each in _NOTICES),
-            ],
-        )
+        units = [unit_file(_FILES / each, **values, proxy=proxy) for each in _NOTICES]
+        folders = (folder(own.root, "bin"), Directory(f"{own.root}/state/notify"))
+        entries = [*folders, *program_files(own.root), *units]
+        service(name="Notices", unit=_NOTICES[0], entries=entries)
     if unit:
-        service(
-            name="GPU and engine",
-            unit=unit,
-            entries=[
-                *(folder(own.root, each) for each in ("bin", "metrics")),
-                *program_files(own.root),
-                *metrics_units((unit, _SERVICES[unit]), own.root, own.fabric),
-            ],
-        )
+        folders = (folder(own.root, "bin"), folder(own.root, "metrics"))
+        units = metrics_units((unit, _SERVICES[unit]), own.root, own.fabric)
+        entries = [*folders, *program_files(own.root), *units]
+        service(name="GPU and engine", unit=unit, entries=entries)
     if unit == TIMER:
         node_exporter(name="Node exporter", root=own.root)
 

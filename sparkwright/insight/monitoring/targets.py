@@ -100,15 +100,10 @@ def _target(fleet: Fleet, name: str, settings: Settings, record: bool) -> Scrape
         server_name = plain[0] if plain and host not in known else None
     elif bind not in (*_EVERYWHERE, *_LOOPBACK):
         host = bind
-    return ScrapeTarget(
-        replica=name,
-        sparks=tuple(replica.sparks),
-        address=f"{bracketed(host)}:{replica.port}",
-        keyed=replica.api_key != "none",
-        certificates=certificate.chain if certificate else None,
-        server_name=server_name,
-        seat=None if len(beside) == 1 else "" if beside[0] == name else name,
-    )
+    seat = None if len(beside) == 1 else "" if beside[0] == name else name
+    address, keyed = f"{bracketed(host)}:{replica.port}", replica.api_key != "none"
+    chain = certificate.chain if certificate else None
+    return ScrapeTarget(name, tuple(replica.sparks), address, keyed, chain, server_name, seat)
 
 
 def _names(chain: str) -> list[str]:

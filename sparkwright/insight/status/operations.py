@@ -62,26 +62,14 @@ def _serving(targets: list[Target]) -> Iterator[ServedReplica]:
     settings = {name: own.settings for name, own in heads.items()}
     replicas = {name: fleet.replicas[name] for name in heads}
     for door in doors(Fleet(fleet.source, fleet.sparks, replicas), settings, record=False):
-        own = heads[door.replica]
-        recipe = own.recipe
-        assert recipe
-        yield ServedReplica(
-            replica=door.replica,
-            url=door.url,
-            names=tuple(recipe.models),
-            keyed=door.keyed,
-            authority=_authority(own),
-            answers=recipe.answers,
-        )
+        own, authority = heads[door.replica], None
+        if own.settings.tls == "own":
+            from sparkwright.door.certificates import authority_file
 
-
-def _authority(own: Target) -> str | None:
-    """Return the path of the certificate that clients have to trust; None for none of ours."""
-    if own.settings.tls != "own":
-        return None
-    from sparkwright.door.certificates import authority_file
-
-    return str(authority_file(own.fleet))
+            authority = str(authority_file(own.fleet))
+        assert own.recipe
+        names, answers = tuple(own.recipe.models), own.recipe.answers
+        yield ServedReplica(door.replica, door.url, names, door.keyed, authority, answers)
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,16 @@ def firewall(purposes: Collection[str], rules: Sequence[UfwRule]) -> Generator[P
     """
     root, mode = target().root, target().settings.firewall
     state = read(host, FirewallState.ask(root=root))
-    _tell(state, mode, rules)
+    if mode == "auto" and rules and state.other:
+        needed = ", ".join(rule.text for rule in rules)
+        notice(f"{state.other} is not changed. It must allow, in ufw's syntax: {needed}.")
+    elif mode == "auto" and rules and not state.used:
+        notice('ufw is off, and left so. firewall = "on" in the group data turns it on.')
+    if state.published and (mode == "on" or state.used):
+        notice(
+            f"ufw does not filter ports that Docker publishes: {', '.join(state.published)}. To "
+            "keep it from the LAN, publish it at 127.0.0.1 (docker run -p 127.0.0.1:8080:80)."
+        )
     if mode == "auto" and not state.used:
         host.noop("ufw is off or absent, and left so")
         return
@@ -90,7 +99,7 @@ def firewall(purposes: Collection[str], rules: Sequence[UfwRule]) -> Generator[P
     if not state.installed:
         yield install("ufw")
     for rule in add:
-        yield StringCommand("ufw", rule.text, "comment", QuoteString(rule.comment))
+        yield StringCommand("ufw", rule.text, "comment", QuoteString(f"sparkwright {rule.purpose}"))
     for rule in delete:
         yield delete_rule(rule)
     if turn_on:
@@ -111,20 +120,6 @@ def firewall(purposes: Collection[str], rules: Sequence[UfwRule]) -> Generator[P
 def delete_rule(rule: UfwRule) -> StringCommand:
     """Return the command that deletes a rule, for IPv6 as well."""
     return StringCommand("ufw --force delete", *map(QuoteString, rule.text.split()))
-
-
-def _tell(state: FirewallState, mode: str, rules: Sequence[UfwRule]) -> None:
-    """Show notices about what this run does not change."""
-    if mode == "auto" and rules and state.other:
-        needed = ", ".join(rule.text for rule in rules)
-        notice(f"{state.other} is not changed. It must allow, in ufw's syntax: {needed}.")
-    elif mode == "auto" and rules and not state.used:
-        notice('ufw is off, and left so. firewall = "on" in the group data turns it on.')
-    if state.published and (mode == "on" or state.used):
-        notice(
-            f"ufw does not filter ports that Docker publishes: {', '.join(state.published)}. To "
-            "keep it from the LAN, publish it at 127.0.0.1 (docker run -p 127.0.0.1:8080:80)."
-        )
 
 
 def enabling(seconds: int = _UNDO_SECONDS) -> str:

@@ -15,11 +15,6 @@ class UfwRule:
     text: str
     purpose: str | None
 
-    @property
-    def comment(self) -> str:
-        """The comment that marks it as ours."""
-        return f"sparkwright {self.purpose}"
-
 
 class FirewallState(Part):
     """The firewall of a Spark, as found.
@@ -71,7 +66,7 @@ def fabric_rules(plan: FabricPlan) -> list[UfwRule]:
 
 def ssh_rules(state: FirewallState) -> list[UfwRule]:
     """Return the rules without which the Spark could no longer be reached."""
-    return [UfwRule(f"allow {port}/tcp", "ssh") for port in state.ssh]
+    return [rule for port in state.ssh for rule in port_rules(port, "ssh", ())]
 
 
 def differences(

@@ -6,7 +6,7 @@ from typing import Any
 
 from pyinfra.api import deploy
 
-from sparkwright.common.files import Directory, ManagedFile
+from sparkwright.common.files import Directory, Entry, ManagedFile
 from sparkwright.common.part import Ask
 from sparkwright.common.placed import EARLYOOM, GUARD, JOURNALD, SYSCTL, layout
 from sparkwright.machine.host.operations.files import managed_files
@@ -40,11 +40,8 @@ def apply() -> None:
     """Keep the host alive: journal, memory, room, watchdog, kernel, GPU clock; hold packages."""
     settings = target().settings
     journal = f"{_JOURNAL}SystemMaxUse={settings.journal_max_use}\n"
-    service(
-        name="Journal of bounded size",
-        unit="systemd-journald.service",
-        entries=[Directory(str(Path(JOURNALD).parent)), ManagedFile(JOURNALD, journal)],
-    )
+    entries: list[Entry] = [Directory(str(Path(JOURNALD).parent)), ManagedFile(JOURNALD, journal)]
+    service(name="Journal of bounded size", unit="systemd-journald.service", entries=entries)
     guard = ManagedFile(EARLYOOM, f'EARLYOOM_ARGS="{settings.earlyoom_arguments}"\n')
     entries = [guard, *drop_in(GUARD)]
     service(name="Memory guard", unit=GUARD, package="earlyoom", entries=entries)

@@ -65,10 +65,6 @@ class Placed(Part):
     parameters: dict[str, str]
     users: list[str]
 
-    def unit(self, name: str, files: Iterable[FileState] = ()) -> UnitState:
-        """Return the state of a unit, as `unit_state`."""
-        return unit_state(self.units.get(name), files)
-
 
 class Watchdog(Part):
     """The machine's watchdog.
@@ -108,15 +104,11 @@ def unit_state(found: KnownUnit | None, files: Iterable[FileState]) -> UnitState
 def ask_placed(root: str) -> Ask[Placed]:
     """Return the ask for all of the table in sparkwright/common/placed.py but the releases."""
     units = [*unit_names(), *_OTHERS]
-    outside = [path for file in placed.FILES for path in (file.path, file.path.rpartition("/")[0])]
+    paths = [root, *(f"{root}/{name}" for name in _LARGE)]
+    paths += [path for file in placed.FILES for path in (file.path, file.path.rpartition("/")[0])]
     return Placed.ask(
         folders=[f"{root}/{each.name}" for each in placed.FOLDERS if each.name not in _LARGE],
-        paths=[
-            root,
-            *(f"{root}/{name}" for name in _LARGE),
-            *outside,
-            *(f"{SYSTEMD}/{name}" for name in unit_names()),
-        ],
+        paths=[*paths, *(f"{SYSTEMD}/{name}" for name in unit_names())],
         units=[each for each in units if "@." not in each and "-." not in each],
         parameters=[pattern for file in placed.FILES for pattern in file.parameters],
         users=USERS,

@@ -10,15 +10,13 @@ from pyinfra.api import Host, State, StringCommand, deploy, operation
 from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.common.errors import Finding, error
-from sparkwright.common.hardware import GIB
 from sparkwright.common.operations import differs, failing, is_looking, notice, planning, spark_name
 from sparkwright.common.part import Ask
 from sparkwright.common.terminal import plain
 from sparkwright.declared.recipe.rules import doubts
-from sparkwright.declared.recipe.trust import needs
 from sparkwright.machine.host.survey import Survey
 from sparkwright.machine.preflight.preflight import differences, findings
-from sparkwright.machine.preflight.requirements import Intent, Requirements, summary
+from sparkwright.machine.preflight.requirements import Requirements, summary
 from sparkwright.plan.memory.check import memory_findings
 from sparkwright.plan.memory.plan import Load, engine_bytes, load_of, plan_memory
 from sparkwright.plan.release.lock import image_key, places
@@ -43,11 +41,8 @@ def reads(own: Target) -> Iterator[Ask[Any]]:
 def apply() -> None:
     """Judge the Spark; list every error and warning with its remedy."""
     own = target()
-    preflight(
-        name="Fit to serve",
-        wanted=[_requirements(each) for each in own.seats],
-        worker=own.peer if own.is_head else None,
-    )
+    wanted = [_requirements(each) for each in own.seats]
+    preflight(name="Fit to serve", wanted=wanted, worker=own.peer if own.is_head else None)
 
 
 @operation()
@@ -66,24 +61,36 @@ def preflight(
     survey, own = seats[0]
     other = read(worker, _ask(root, own, ())) if worker else None
     second = seats[1] if len(seats) > 1 else None
-    found = findings(survey, own, time.time(), other, second)
-    found += [*_memory_findings(seats), *_twice(survey)]
+    found = [*findings(survey, own, time.time(), other, second)]
     is_plan = planning() and not is_looking()
-    if is_plan:
-        for line in _summaries(seats):
-            host.log_styled(plain(line), log_func=logger.info)
+    for each, required in seats:
+        others = (one for _, one in seats if one is not required and one.load)
+        beside = sum(engine_bytes(one.load, one.hardware) for one in others if one.load)
+        memory = required.hardware, each.memory, each.kernel.handover, beside
+        for finding in memory_findings(required.load, *memory) if required.load else ():
+            named = f"{required.replica}: {finding.found}" if second else finding.found
+            found.append(replace(finding, found=named))
+        if is_plan and required.release:
+            plan = plan_memory(required.load, *memory) if required.load else None
+            for line in summary(required.release, each, required, plan):
+                host.log_styled(plain(line), log_func=logger.info)
+    name = spark_name(host)
+    first = _machines.setdefault(host.state, {}).setdefault(survey.machine, name)
+    if survey.machine and first != name:
+        remedy = f"Take one of the two out of {target().fleet}"
+        found.append(error(f"{name} is the same machine as {first}", remedy))
     unlike: list[Finding] = []
     if worker and other:
-        unlike = differences(spark_name(host), survey, spark_name(worker), other)
+        unlike = [*differences(name, survey, spark_name(worker), other)]
     for finding in unlike:
         differs("the two Sparks", "alike", finding.found)
     for finding in found:
         if finding.error:
             differs("fit to serve", "nothing in its way", finding.found)
-    errors = [str(finding) for finding in (*found, *unlike) if finding.error]
     for finding in (*found, *unlike):
         if not finding.error:
             notice(str(finding))
+    errors = [str(finding) for finding in (*found, *unlike) if finding.error]
     refusal = failing("\n".join(errors)) if errors else None
     if is_plan:
         _end_unfit(bool(errors))
@@ -95,44 +102,8 @@ def preflight(
 
 def _ask(root: str, own: Requirements, ports: Sequence[int]) -> Ask[Survey]:
     """Return the ask for a Spark as one replica needs it; of a pair, only the head has ports."""
-    return Survey.ask(
-        root=root, ports=ports, images=own.images, folders=own.folders, place=own.place
-    )
-
-
-def _twice(survey: Survey) -> Iterator[Finding]:
-    """Yield the finding that another Spark of this run is the same machine."""
-    own = spark_name(host)
-    first = _machines.setdefault(host.state, {}).setdefault(survey.machine, own)
-    if survey.machine and first != own:
-        yield error(
-            f"{own} is the same machine as {first}", f"Take one of the two out of {target().fleet}"
-        )
-
-
-def _memory_findings(seats: Sequence[tuple[Survey, Requirements]]) -> Iterator[Finding]:
-    """Yield the findings about the memory of a Spark, by the sum of its engines."""
-    for number, (survey, own) in enumerate(seats):
-        if own.load is None:
-            continue
-        memory = survey.memory, survey.kernel.handover, _others(seats, number)
-        for finding in memory_findings(own.load, own.hardware, *memory):
-            named = f"{own.intent.replica}: {finding.found}" if own.intent else finding.found
-            yield replace(finding, found=named) if len(seats) > 1 else finding
-
-
-def _summaries(seats: Sequence[tuple[Survey, Requirements]]) -> Iterator[str]:
-    for number, (survey, own) in enumerate(seats):
-        if own.intent:
-            memory = survey.memory, survey.kernel.handover, _others(seats, number)
-            plan = plan_memory(own.load, own.hardware, *memory) if own.load else None
-            yield from summary(own.intent, survey, own, plan)
-
-
-def _others(seats: Sequence[tuple[Survey, Requirements]], number: int) -> int:
-    """Return the bytes of the engines beside one."""
-    others = [own for place, (_, own) in enumerate(seats) if place != number]
-    return sum(engine_bytes(own.load, own.hardware) for own in others if own.load)
+    images = own.release.images if own.release else ()
+    return Survey.ask(root=root, ports=ports, images=images, folders=own.folders, place=own.place)
 
 
 def _end_unfit(is_unfit: bool) -> None:
@@ -157,40 +128,24 @@ def _requirements(own: Target) -> Requirements:
     locked = [own.lock.checkpoint(checkpoint) for checkpoint in checkpoints]
     elsewhere = settings.model_folders
     build = release.recipe.build if release and own.is_head else None
-    intent = (
-        Intent(
-            replica=own.replica or "",
-            recipe=release.recipe.name,
-            release=release.id,
-            port=own.port,
-            names=tuple(release.recipe.models),
-            head=None if own.is_head else own.ranks[0],
-            details=tuple(line for need in needs(release.recipe) for line in need.details),
-            hold=settings.hold(release.recipe.start_timeout),
-        )
-        if release
-        else None
-    )
     return Requirements(
         hardware=own.hardware,
-        driver_minimum=settings.driver_minimum,
-        docker_minimum=settings.docker_minimum,
+        settings=settings,
+        release=release,
+        load=_load(own),
+        replica=own.replica,
+        head=own.ranks[0] if release and not own.is_head else None,
         weights=sum(checkpoint.size for checkpoint in locked if checkpoint),
         image=own.lock.images[image_key(release.recipe)].size if release else 0,
-        disk_headroom=int(settings.disk_headroom_gib * GIB),
-        ports=(own.port,) if release and own.is_head and own.port else (),
-        clock_tolerance=settings.clock_tolerance,
         build=build.disk if build else 0,
+        ports=(own.port,) if release and own.is_head and own.port else (),
         pair=own.peer is not None,
         doubts=doubts_of(own),
-        images=release.images if release else (),
         folders=[
             *(release.folders.values() if release else ()),
             *(path for each in checkpoints for path in places(each.repo, each.folder, elsewhere)),
         ],
-        load=_load(own),
         place=own.place,
-        intent=intent,
     )
 
 

@@ -26,8 +26,8 @@ def findings(
     now: float,
     worker: Survey | None = None,
     second: tuple[Survey, Requirements] | None = None,
-) -> list[Finding]:
-    """Return all findings about a Spark, errors first.
+) -> Iterator[Finding]:
+    """Yield all findings about a Spark.
 
     Args:
         now: this machine's clock when the survey was taken.
@@ -35,20 +35,26 @@ def findings(
         second: the Spark's second replica: what it has of it, and what that requires.
     """
     seats = [(survey, wanted), *([second] if second else [])]
-    checks = [
-        *_hardware(survey, wanted),
-        *_software(survey, wanted, now),
-        *_kernel(survey, wanted),
-        *_disk(seats, worker),
-        *(problem for each, _ in seats for problem in _ports(each)),
-        *(doubt for _, each in seats for doubt in each.doubts),
-    ]
-    return sorted(checks, key=lambda finding: not finding.error)
+    yield from _hardware(survey, wanted)
+    yield from _software(survey, wanted, now)
+    yield from _kernel(survey, wanted)
+    yield from _disk(seats, worker)
+    for each, required in seats:
+        for listener in each.listeners:
+            if not listener.ours:
+                yield error(
+                    f"port {listener.port} is taken by {listener.command} (pid {listener.pid})",
+                    "Stop it, or give the replica another `port:` in the inventory",
+                )
+        yield from required.doubts
 
 
 def _hardware(survey: Survey, wanted: Requirements) -> Iterator[Finding]:
-    hardware = wanted.hardware
-    remedy = _remedy(survey)
+    hardware, own = wanted.hardware, hardware_of(survey)
+    remedy = f"No hardware class matches it; the classes are {', '.join(HARDWARE)}"
+    if own:
+        remedy = f"Set `hardware: {own.name}` for it in the inventory, and choose a recipe for "
+        remedy += own.name
     if hardware.arch and survey.arch != hardware.arch:
         yield error(f"the processor is {survey.arch}, {hardware.name} is {hardware.arch}", remedy)
     if survey.gpu is None or survey.driver is None:
@@ -67,19 +73,11 @@ def _hardware(survey: Survey, wanted: Requirements) -> Iterator[Finding]:
             f"{hardware.memory_gib} GiB",
             remedy,
         )
-    if _major(survey.driver) < wanted.driver_minimum:
+    if _major(survey.driver) < (least := wanted.settings.driver_minimum):
         yield error(
-            f"NVIDIA driver {survey.driver}, at least {wanted.driver_minimum} is needed",
+            f"NVIDIA driver {survey.driver}, at least {least} is needed",
             f"{hardware.update}, and reboot; driver and CUDA come as one set",
         )
-
-
-def _remedy(survey: Survey) -> str:
-    """Name the hardware class of the machine, if there is one."""
-    own = hardware_of(survey)
-    if own is None:
-        return f"No hardware class matches it; the classes are {', '.join(HARDWARE)}"
-    return f"Set `hardware: {own.name}` for it in the inventory, and choose a recipe for {own.name}"
 
 
 def hardware_of(survey: Survey) -> Hardware | None:
@@ -107,11 +105,9 @@ def _software(survey: Survey, wanted: Requirements, now: float) -> Iterator[Find
             "no Docker daemon answers",
             "Start it (`sudo systemctl enable --now docker`) or reinstall its package",
         )
-    elif _major(survey.docker) < wanted.docker_minimum:
-        yield error(
-            f"Docker {survey.docker}, at least {wanted.docker_minimum} is needed",
-            wanted.hardware.update,
-        )
+    elif _major(survey.docker) < (least := wanted.settings.docker_minimum):
+        update = wanted.hardware.update
+        yield error(f"Docker {survey.docker}, at least {least} is needed", update)
     # A unit that failed may have recovered between the two questions.
     if survey.systemd == "degraded" and survey.failed_units:
         yield warning(
@@ -124,7 +120,7 @@ def _software(survey: Survey, wanted: Requirements, now: float) -> Iterator[Find
         )
     skew = survey.clock - now
     direction = "ahead of" if skew > 0 else "behind"
-    if abs(skew) > wanted.clock_tolerance:
+    if abs(skew) > wanted.settings.clock_tolerance:
         yield error(
             f"the clock is {duration_text(abs(skew))} {direction} this machine's",
             "Set the wrong one right (`sudo timedatectl set-ntp true`): TLS needs it",
@@ -148,7 +144,7 @@ def _kernel(survey: Survey, wanted: Requirements) -> Iterator[Finding]:
         )
 
 
-def _disk(seats: Sequence[tuple[Survey, Requirements]], worker: Survey | None) -> list[Finding]:
+def _disk(seats: Sequence[tuple[Survey, Requirements]], worker: Survey | None) -> Iterator[Finding]:
     needs: dict[str, tuple[int, int]] = {}
     for survey, wanted in seats:
         weights = max(0, wanted.weights - survey.weights)
@@ -162,38 +158,21 @@ def _disk(seats: Sequence[tuple[Survey, Requirements]], worker: Survey | None) -
             (survey.docker_device, survey.docker_free, image + export),
         ):
             needs[device] = (free, needs.get(device, (0, 0))[1] + need)
-    spare = seats[0][1].disk_headroom
-    return [
-        error(
-            f"{free / GIB:.1f} GiB free on {device}, expected {need / GIB:.1f} for weights and "
-            f"image and {spare / GIB:.1f} to spare",
-            phrases()["space"],
-        )
-        for device, (free, need) in needs.items()
-        if need and free < need + spare
-    ]
+    spare = seats[0][1].settings.disk_headroom_gib
+    for device, (free, need) in needs.items():
+        if need and free < need + spare * GIB:
+            yield error(
+                f"{free / GIB:.1f} GiB free on {device}, expected {need / GIB:.1f} for weights and "
+                f"image and {spare:.1f} to spare",
+                phrases()["space"],
+            )
 
 
-def _ports(survey: Survey) -> list[Finding]:
-    return [
-        error(
-            f"port {listener.port} is taken by {listener.command} (pid {listener.pid})",
-            "Stop it, or give the replica another `port:` in the inventory",
-        )
-        for listener in survey.listeners
-        if not listener.ours
-    ]
-
-
-def differences(name_a: str, a: Survey, name_b: str, b: Survey) -> list[Finding]:
-    """Return the differences that matter, errors first.
+def differences(name_a: str, a: Survey, name_b: str, b: Survey) -> Iterator[Finding]:
+    """Yield the differences that matter.
 
     What one Spark lacks is no difference: the findings of that Spark name it.
     """
-    return sorted(_unlike(name_a, a, name_b, b), key=lambda finding: not finding.error)
-
-
-def _unlike(name_a: str, a: Survey, name_b: str, b: Survey) -> Iterator[Finding]:
     docker, others = (each.docker or "" for each in (a, b))
     rows = (
         ("NVIDIA driver", a.driver or "", b.driver or "", True),

@@ -48,23 +48,14 @@ def switched_off(hardware: Hardware, state: FabricState) -> list[str]:
 
 def fabric_findings(
     plan: FabricPlan, hardware: Hardware, own: FabricState, peer: FabricState
-) -> list[Finding]:
-    """Return the faults of one Spark's end of the fabric, errors first."""
-    if port := common_port(hardware, own, peer):
-        found = [
-            *_slower(plan, hardware, own, port),
-            *_in_use(plan, own, port),
-            *foreign_settings(own, port),
-        ]
-    else:
-        found = list(_cable(plan, hardware, own, peer))
-    return sorted(found, key=lambda finding: not finding.error)
-
-
-def _cable(
-    plan: FabricPlan, hardware: Hardware, own: FabricState, peer: FabricState
 ) -> Iterator[Finding]:
-    """Yield the fault of one Spark's end of a cable that does not join the same port of both."""
+    """Yield the faults of one Spark's end of the fabric."""
+    if port := common_port(hardware, own, peer):
+        yield from _slower(plan, hardware, own, port)
+        yield from _in_use(plan, own, port)
+        yield from foreign_settings(own, port)
+        return
+    # Its end of a cable does not join the same port of both.
     ports, mine, theirs = hardware.fabric_ports, cabled(hardware, own), cabled(hardware, peer)
     if mine and theirs:
         ends = (ports.index(mine[0]), plan.spark), (ports.index(theirs[0]), plan.peer)
@@ -144,17 +135,14 @@ def _in_use(plan: FabricPlan, own: FabricState, port: Port) -> Iterator[Finding]
         for route in own.routes
         if route.network is not None
     ]
+    remedy = "Give `fabric_subnets` in group_data two subnets that your network does not use"
     for planned in plan.networks:
-        found = [
-            (name, what)
-            for name, network, what in in_use
-            if name not in ours and network.overlaps(planned)
-        ]
-        for name, what in dict(reversed(found)).items():
-            yield error(
-                f"the fabric's subnet {planned} is in use: {name} has {what}",
-                "Give `fabric_subnets` in group_data two subnets that your network does not use",
-            )
+        known = set(ours)
+        for name, network, what in in_use:
+            if name not in known and network.overlaps(planned):
+                known.add(name)
+                found = f"the fabric's subnet {planned} is in use: {name} has {what}"
+                yield error(found, remedy)
 
 
 def is_in_force(plan: FabricPlan, port: Port, state: FabricState) -> bool:

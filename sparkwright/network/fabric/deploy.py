@@ -98,7 +98,7 @@ def fabric(plan: FabricPlan, peer: Host) -> Generator[PyinfraCommand]:
         elif unseen:
             return
 
-    found = fabric_findings(plan, hardware, own, other)
+    found = [*fabric_findings(plan, hardware, own, other)]
     for finding in found:
         if not finding.error:
             notice(str(finding))
@@ -176,15 +176,12 @@ def _guard(
     a, b = zip(port, map(str, plan.networks), plan.peer_addresses, macs, strict=True)
     internet = "internet" if target().settings.media_domains else "none"
     engine = (FIRST_USER, str(MASTER_PORT), internet)
+    guarded = " ".join([f"{LINK_PORT}:{SHARE_PORT}", *a, *b, *engine])
     entries: list[Entry] = [
         Directory(root),
         folder(root, "bin"),
         ManagedFile(f"{root}/bin/fabric-guard", (_FILES / "fabric-guard").read_text("utf-8")),
-        unit_file(
-            _FILES / GUARD,
-            root=root,
-            guarded=" ".join([f"{LINK_PORT}:{SHARE_PORT}", *a, *b, *engine]),
-        ),
+        unit_file(_FILES / GUARD, root=root, guarded=guarded),
     ]
     # Its rules name the engine's.
     yield from engine_users._inner()
@@ -211,7 +208,7 @@ def link(plan: FabricPlan, peer: Host) -> Generator[PyinfraCommand]:
             )
         return
     known = _known(plan) if strangers(plan, port, own, other) else {}
-    if found := link_findings(plan, port, own, other, known):
+    if found := [*link_findings(plan, port, own, other, known)]:
         yield failing("\n".join(map(str, found)))
         return
     # Both know which of the two sends, whoever is the head, and writes the record.
@@ -263,19 +260,17 @@ def _measure(
             yield StringCommand(server_script(device, gid, tcp))
         return
     measured: list[float | None] = []
-    yield FunctionCommand(_write, (devices, plan.peer_addresses, measured), {})
-    if found := bandwidth_findings(plan, port, measured):
+
+    def write() -> None:
+        for (device, gid), tcp, address in zip(devices, PORTS, plan.peer_addresses, strict=True):
+            ask = WriteBandwidth.ask(device=device, gid=gid, port=tcp, address=address)
+            measured.append(read_now(host, ask).gbits)
+        host.log(f"RDMA: {' and '.join(f'{value} Gb/s' for value in measured)}")
+
+    yield FunctionCommand(write, (), {})
+    if found := [*bandwidth_findings(plan, port, measured)]:
         yield failing("\n".join(map(str, found)))
         return
     text, place = QuoteString(json.dumps(made | {"gbits": measured})), f"{target().root}/state"
     file = QuoteString(f"{place}/fabric.json")
     yield StringCommand("mkdir -p", QuoteString(place), "&& printf %s", text, ">", file)
-
-
-def _write(
-    devices: Sequence[tuple[str, int]], addresses: Sequence[str], measured: list[float | None]
-) -> None:
-    for (device, gid), tcp, address in zip(devices, PORTS, addresses, strict=True):
-        ask = WriteBandwidth.ask(device=device, gid=gid, port=tcp, address=address)
-        measured.append(read_now(host, ask).gbits)
-    host.log(f"RDMA: {' and '.join(f'{value} Gb/s' for value in measured)}")

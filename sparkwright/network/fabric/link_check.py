@@ -3,8 +3,7 @@
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
-from ipaddress import IPv4Address
-from types import MappingProxyType
+from ipaddress import IPv6Address
 
 from sparkwright.common.errors import Finding, error
 from sparkwright.common.part import read_json
@@ -33,10 +32,8 @@ def probes(plan: FabricPlan, port: Port) -> list[Probe]:
 
 def gid_index(rdma: Rdma, address: str) -> int | None:
     """Return the index of an IPv4 address's RoCE v2 entry in the GID table of a Spark."""
-    words = IPv4Address(address).packed.hex()
-    wanted = f"0000:0000:0000:0000:0000:ffff:{words[:4]}:{words[4:]}"
-    found = [index for index, gid, kind in rdma.gids if (gid, kind) == (wanted, "RoCE v2")]
-    return found[0] if found else None
+    wanted = IPv6Address(f"::ffff:{address}").exploded, "RoCE v2"
+    return next((index for index, *entry in rdma.gids if tuple(entry) == wanted), None)
 
 
 def strangers(plan: FabricPlan, port: Port, own: FabricState, peer: FabricState) -> set[str]:
@@ -46,39 +43,31 @@ def strangers(plan: FabricPlan, port: Port, own: FabricState, peer: FabricState)
 
 
 def link_findings(
-    plan: FabricPlan,
-    port: Port,
-    own: FabricState,
-    peer: FabricState,
-    known: Mapping[str, str] = MappingProxyType({}),
-) -> list[Finding]:
-    """Return the faults of the link as one Spark sees it, whose state has `reach` of all `probes`.
+    plan: FabricPlan, port: Port, own: FabricState, peer: FabricState, known: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Yield the faults of the link as one Spark sees it, whose state has `reach` of all `probes`.
 
     `known` are the Sparks of other pairs in the run, by their MAC addresses.
     """
     found_there = sorted({known[mac] for mac in strangers(plan, port, own, peer) if mac in known})
     if found_there:
         there = " and ".join(found_there)
-        return [
-            error(
-                f"the cable of {plan.spark} leads to {there}, expected {plan.peer}",
-                f"Pull its other end out of {there}, and put it into the same port of {plan.peer}",
-            )
-        ]
+        yield error(
+            f"the cable of {plan.spark} leads to {there}, expected {plan.peer}",
+            f"Pull its other end out of {there}, and put it into the same port of {plan.peer}",
+        )
+        return
     if own.reach is None:
-        return [
-            error("the program ping is missing", "Install it (`sudo apt install iputils-ping`)")
-        ]
-    found: list[Finding] = []
+        yield error("the program ping is missing", "Install it (`sudo apt install iputils-ping`)")
+        return
     for netdev, address, own_address in zip(port, plan.peer_addresses, plan.addresses, strict=True):
         reach, theirs = own.reach.get(address), peer.netdevs.get(netdev)
         if reach is None or theirs is None:
-            found.append(_NOT_REPORTED)
+            yield _NOT_REPORTED
             continue
-        found += _reach(plan, netdev, address, reach, theirs.mac)
+        yield from _reach(plan, netdev, address, reach, theirs.mac)
         if netdev in own.rdma:
-            found += _rdma(netdev, own_address, own.rdma[netdev])
-    return found
+            yield from _rdma(netdev, own_address, own.rdma[netdev])
 
 
 def _reach(
@@ -156,15 +145,13 @@ def is_measured(state: FabricState, link: dict[str, str]) -> bool:
 
 def bandwidth_findings(
     plan: FabricPlan, port: Port, measured: Sequence[float | None]
-) -> list[Finding]:
-    """Return the faults that the measured Gb/s of each twin shows."""
-    found = []
+) -> Iterator[Finding]:
+    """Yield the faults that the measured Gb/s of each twin shows."""
     for netdev, value in zip(port, measured, strict=True):
         link = f"to {plan.peer} by {netdev}"
         if value is None:
             remedy = "Run it by hand (`ib_write_bw --help`), or look at `dmesg | grep mlx5`"
-            found.append(error(f"ib_write_bw {link} gave no result", remedy))
+            yield error(f"ib_write_bw {link} gave no result", remedy)
         elif value < plan.bandwidth_minimum:
             least = f"expected {plan.bandwidth_minimum:g} (fabric_bandwidth_minimum)"
-            found.append(error(f"RDMA {link} reaches {value:.1f} Gb/s, {least}", STALE))
-    return found
+            yield error(f"RDMA {link} reaches {value:.1f} Gb/s, {least}", STALE)

@@ -1,9 +1,8 @@
 """Finds settings of other tools for the interfaces of the fabric."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from pathlib import PurePosixPath
 from typing import Any
 
 from sparkwright.common import yaml
@@ -11,8 +10,8 @@ from sparkwright.common.errors import Finding, PlanError, error, warning
 from sparkwright.common.placed import NETPLAN
 from sparkwright.network.fabric.state import FabricState, NetplanFile
 
-# Of two files with one name netplan reads the one in the first of these folders.
-_FOLDERS = ("/run/netplan", "/etc/netplan", "/usr/lib/netplan")
+# Of two files with one name netplan reads the one in the last of these folders.
+_FOLDERS = ("/usr/lib/netplan", "/etc/netplan", "/run/netplan")
 # Characters and opening brackets of a file that is read: one for ten interfaces has 3,000 and 50.
 _MOST, _BRACKETS = 1 << 16, 300
 
@@ -25,38 +24,32 @@ def foreign_settings(state: FabricState, port: Iterable[str]) -> Iterator[Findin
     """
     macs = {netdev: state.netdevs[netdev].mac for netdev in port}
     away: dict[str, list[str]] = {}
-    for file in _effective(state.netplan):
+    effective = {
+        file.path.removeprefix(folder): file
+        for folder in _FOLDERS
+        for file in state.netplan
+        if file.path.startswith(f"{folder}/")
+    }
+    for file in effective.values():
         if file.path != NETPLAN:
             yield from _file_findings(file, macs, away)
     for profile in state.profiles:
         if profile.netdev in macs or profile.mac in macs.values():
             away[profile.path] = [profile.netdev or profile.mac]
-    if away:
-        yield _moved_away(away)
-
-
-def _moved_away(away: Mapping[str, Sequence[str]]) -> Finding:
-    """Return the finding about files that set only twins: file -> interfaces."""
+    if not away:
+        return
     names = dict.fromkeys(name for named in away.values() for name in named)
     verb, them = ("sets", "it") if len(away) == 1 else ("set", "them")
     command = f"sudo mv {' '.join(map(shlex.quote, away))} /root/"
-    if any(map(_by_networkmanager, away)):
-        # Without this NetworkManager keeps the settings that it has read.
+    # On Ubuntu NetworkManager keeps connections, and its changes to those of netplan, in
+    # /etc/netplan/90-NM-UUID.yaml. Without this it keeps the settings that it has read.
+    if any("/NetworkManager/" in path or "/90-NM-" in path for path in away):
         command += " && sudo netplan generate && sudo nmcli connection reload"
-    return error(
+    yield error(
         f"{' and '.join(away)} {verb} {', '.join(names)}: that would be merged with the fabric's "
         "file, or fight with it",
         f"Move {them} away (`{command}`) and run again",
     )
-
-
-def _by_networkmanager(path: str) -> bool:
-    """Tell whether a file is a connection of NetworkManager's, in its own format or netplan's.
-
-    On Ubuntu it keeps connections, and its changes to those of netplan, in
-    /etc/netplan/90-NM-UUID.yaml.
-    """
-    return path.startswith("/etc/NetworkManager/") or PurePosixPath(path).name.startswith("90-NM-")
 
 
 def our_netdevs(state: FabricState) -> set[str]:
@@ -66,16 +59,6 @@ def our_netdevs(state: FabricState) -> set[str]:
         return set(_entries(_network(ours), "ethernets"))
     except PlanError:
         return set()
-
-
-def _effective(files: Sequence[NetplanFile]) -> list[NetplanFile]:
-    first: dict[str, NetplanFile] = {}
-    for folder in _FOLDERS:
-        for file in files:
-            path = PurePosixPath(file.path)
-            if str(path.parent) == folder:
-                first.setdefault(path.name, file)
-    return list(first.values())
 
 
 def _file_findings(
@@ -95,7 +78,8 @@ def _file_findings(
         name
         for kind in ("bonds", "bridges")
         for name, value in _entries(network, kind).items()
-        if set(macs) & _names(value.get("interfaces"))
+        if isinstance(members := value.get("interfaces"), list)
+        and macs.keys() & {*map(str, members)}
     ]
     if named and set(named) == {name for kind in network for name in _entries(network, kind)}:
         away[file.path] = named
@@ -115,7 +99,12 @@ def _match(name: str, definition: Mapping[str, Any], macs: Mapping[str, str]) ->
     """Return whether an entry matches a twin by its "name", by a "pattern", or not (None)."""
     by_name = "name" if name in macs else None
     match = definition.get("match")
-    if not by_name and _gives_way(definition):
+    # NetworkManager makes one for each port without settings, DHCP with priority -999, and may keep
+    # it. Any other connection of the interface is preferred to it.
+    options = _mapping(_mapping(definition.get("networkmanager")).get("passthrough"))
+    is_last = str(options.get("connection.autoconnect-priority", 0)).startswith("-")
+    is_off = str(options.get("connection.autoconnect")).lower() == "false"
+    if not by_name and (is_last or is_off):
         return None
     # An empty one is NetworkManager's, for its change to an entry of another file.
     if match is None or (match == {} and by_name):
@@ -127,16 +116,6 @@ def _match(name: str, definition: Mapping[str, Any], macs: Mapping[str, str]) ->
         return "name"
     is_any = pattern is None or any(fnmatchcase(netdev, str(pattern)) for netdev in macs)
     return "pattern" if is_any else None
-
-
-def _gives_way(definition: Mapping[str, Any]) -> bool:
-    """Tell whether NetworkManager prefers any other connection of the interface to this one.
-
-    It makes one for each port without settings, DHCP with priority -999, and may keep it.
-    """
-    options = _mapping(_mapping(definition.get("networkmanager")).get("passthrough"))
-    priority = str(options.get("connection.autoconnect-priority", 0))
-    return priority.startswith("-") or str(options.get("connection.autoconnect")).lower() == "false"
 
 
 def _entries(network: Mapping[Any, Any], kind: str) -> dict[str, dict[str, Any]]:
@@ -153,10 +132,6 @@ def _network(text: str) -> dict[Any, Any]:
     if len(text) > _MOST or sum(map(text.count, "[{")) > _BRACKETS:
         raise PlanError("it is too large")
     return _mapping(_mapping(yaml.parse(text, "line")).get("network"))
-
-
-def _names(value: Any) -> set[str]:
-    return set(map(str, value)) if isinstance(value, list) else set()
 
 
 def _mapping(value: Any) -> dict[Any, Any]:

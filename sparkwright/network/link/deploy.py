@@ -93,6 +93,5 @@ def pinned(peer: Host) -> Generator[PyinfraCommand]:
             mended=theirs.state != "unreadable",
         )
         return
-    yield from managed_files._inner(
-        entries=[ManagedFile(f"{root}/link/peer.crt", theirs.certificate)]
-    )
+    certificate = ManagedFile(f"{root}/link/peer.crt", theirs.certificate)
+    yield from managed_files._inner(entries=[certificate])

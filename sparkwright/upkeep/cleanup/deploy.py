@@ -34,10 +34,10 @@ class Announced(Part):
     # The sizes of all that is there are summed up.
     patience: ClassVar[float] = 600
 
-    refusal: str
     goes: list[str]
     stays: list[str]
     result: str
+    refusal: str = ""
 
 
 @operation()

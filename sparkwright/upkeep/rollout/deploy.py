@@ -13,7 +13,6 @@ from sparkwright.common.operations import failing
 from sparkwright.common.part import Part
 from sparkwright.engine.operations import serving, switch_settings
 from sparkwright.engine.switch import Outcome, is_beside
-from sparkwright.plan.release.release import Release
 from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
 from sparkwright.run.state import read_now
@@ -49,34 +48,27 @@ def switch(answers: str, minimum_speed: float | None = None) -> None:
     start_session()
     hold_lease()
     for own in seats():
-        if served := own.release:
-            switched(
-                name="Serve the release",
-                release=served,
-                own=own,
-                answers=answers,
-                minimum_speed=minimum_speed,
-            )
+        if own.release:
+            switched(name="Serve the release", own=own, answers=answers, least=minimum_speed)
 
 
 @operation()
-def switched(
-    release: Release, own: Target, answers: str, minimum_speed: float | None
-) -> Generator[PyinfraCommand]:
+def switched(own: Target, answers: str, least: float | None) -> Generator[PyinfraCommand]:
     """Serve the release, and measure it where that is asked for; write down the result."""
-    outcome, speed = Outcome(), None
+    release, outcome, speed = own.release, Outcome(), None
+    assert release
     try:
         yield from serving._inner(release, switch_settings(own, release), own.peer, outcome)
         # What makes no tokens has no speed in tokens.
-        if minimum_speed and outcome.served and own.is_head and release.recipe.answers == "chat":
+        if least and outcome.served and own.is_head and release.recipe.answers == "chat":
             model = release.recipe.served_names[0]
             measured = read_now(host, Speed.ask(root=own.place, release=release.id, model=model))
             speed = measured.speed
             if speed is None:
                 outcome.reason = f"no speed could be measured: {measured.said}"
-            elif speed < minimum_speed:
+            elif speed < least:
                 found = f"found {speed} tokens a second in one stream"
-                outcome.reason = f"{found}; expected at least {minimum_speed:.15g}"
+                outcome.reason = f"{found}; expected at least {least:.15g}"
             if outcome.reason:
                 yield failing(f"vllm@{release.id}: {outcome.reason}")
     finally:

@@ -209,23 +209,23 @@ def roll_out(
         if name not in replicas:
             raise PlanError(f"--force: found {name!r}; {nearest(name, replicas)}")
     if not dry:
-        _keep_others_out()
+        # Until this process ends.
+        REPORTS.mkdir(exist_ok=True)
+        lock = os.open(REPORTS / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise PlanError("found another rollout at work in this folder; expected none") from None
     really = ["-y"] if yes else ["--dry", "-y"]
     for mode in ["--dry"] if dry else really:
         status, answers = runs.prepare(mode)
         if status or not answers:
             return status
-        records = {
-            name: ReplicaRecord(
-                replica=name,
-                sparks=replica.sparks,
-                release=answers[name][0]["release"],
-                models=answers[name][0]["models"],
-                fits=all(each["fits"] for each in answers[name]),
-            )
-            for name, replica in replicas.items()
-            if name in answers
-        }
+        records = {}
+        for name in (each for each in replicas if each in answers):
+            head, fits = answers[name][0], all(each["fits"] for each in answers[name])
+            release, models = head["release"], head["models"]
+            records[name] = ReplicaRecord(name, replicas[name].sparks, release, models, fits)
         waves = make_plan(records, runs.look(), forced)
         _say(plan_lines(records.values(), waves))
         if mode == "--dry":
@@ -237,16 +237,6 @@ def roll_out(
     rollout.run()
     _say([*table(records.values(), rollout.stopped), f"The report: {file}"])
     return int(bool(rollout.stopped))
-
-
-def _keep_others_out() -> None:
-    """Refuse a second rollout from this folder, until this process ends."""
-    REPORTS.mkdir(exist_ok=True)
-    lock = os.open(REPORTS / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise PlanError("found another rollout at work in this folder; expected none") from None
 
 
 def _say(lines: Iterable[str]) -> None:

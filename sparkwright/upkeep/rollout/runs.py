@@ -96,13 +96,8 @@ class Runs:
         program = [str(Path(sys.executable).with_name("pyinfra")), "inventory.py"]
         before = signal.signal(signal.SIGINT, lambda *_: None)
         try:
-            done = subprocess.run(
-                [*program, *words, *self.settings],
-                text=True,
-                check=False,
-                env=os.environ | handed_on(),
-                **options,
-            )
+            line, known = [*program, *words, *self.settings], os.environ | handed_on()
+            done = subprocess.run(line, text=True, check=False, env=known, **options)
         finally:
             signal.signal(signal.SIGINT, before)
         if done.returncode == INTERRUPTED:

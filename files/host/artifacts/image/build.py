@@ -10,12 +10,12 @@ import io
 import json
 import os
 import re
-import subprocess
 import tarfile
 import tempfile
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from subprocess import PIPE, STDOUT, Popen
 from typing import Any
 
 from host.artifacts.image.docker_socket import FULL, Cause, is_here, meaning
@@ -120,9 +120,7 @@ def run(words: list[str], content: bytes) -> Iterator[str]:
     with tempfile.TemporaryFile() as given:
         given.write(content)
         given.seek(0)
-        with subprocess.Popen(
-            words, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        ) as process:
+        with Popen(words, stdin=given, stdout=PIPE, stderr=STDOUT) as process:
             assert process.stdout
             for line in process.stdout:
                 yield line.decode(errors="replace").rstrip()

@@ -81,12 +81,6 @@ class Pull:
             self._waiting.add(layer)
 
 
-def read_login() -> str:
-    """Return the login that this job got for the registry, as JSON; "" without one."""
-    folder = os.environ.get("CREDENTIALS_DIRECTORY")
-    return (Path(folder) / "login").read_text("utf-8").strip() if folder else ""
-
-
 def causes(registry: str, login: str) -> Sequence[Cause]:
     """Return the known causes of failed pulls, with that of a login in this job's words."""
     remedy = f"on the machine that runs Sparkwright, `docker login {registry}`, and run again"
@@ -117,7 +111,9 @@ def pull(image: str, registry: str, login: str, layers: Pull) -> None:
 def main(root: Path, job: str) -> None:
     """Do the job; every end but success is raised."""
     orders = json.loads((root / "manifests" / f"image@{job}.json").read_text("utf-8"))
-    image, login, layers = orders["image"], read_login(), Pull(orders["size"])
+    image, layers = orders["image"], Pull(orders["size"])
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    login = Path(folder, "login").read_text("utf-8").strip() if folder else ""
 
     def attempt() -> None:
         pull(image, orders["registry"], login, layers)

@@ -13,6 +13,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -52,14 +53,8 @@ class PeerSource:
 
     def fetch(self, growing: ResumableFile) -> None:
         """Append what a file lacks, or raise a JobError."""
-        retry(
-            lambda: self._attempt(growing),
-            lambda: growing.position,
-            self._progress,
-            growing.file.path,
-            REMEDY,
-            DELAYS,
-        )
+        attempt, path = partial(self._attempt, growing), growing.file.path
+        retry(attempt, lambda: growing.position, self._progress, path, REMEDY, DELAYS)
 
     def _attempt(self, growing: ResumableFile) -> None:
         connection = http.client.HTTPConnection(self._netloc, timeout=PATIENCE)

@@ -104,8 +104,10 @@ class Repository:
         chunks, timeout = answer.iter_raw(), constants.HF_HUB_DOWNLOAD_TIMEOUT
         rest = memoryview(next(chunks, b""))
         # The parser has given all that it had read. Past it a byte costs half as much: it takes
-        # apart every 16 KiB of TLS, one thread at a time.
-        large = missing > SMALL and _is_plain(answer)
+        # apart every 16 KiB of TLS, one thread at a time. What follows the head of a plain answer
+        # is its content and nothing else.
+        plain = "Content-Length" in answer.headers and "Transfer-Encoding" not in answer.headers
+        large = missing > SMALL and plain and answer.extensions.get("http_version") == b"HTTP/1.1"
         stream = answer.extensions["network_stream"] if large else None
 
         def read(part: memoryview) -> int:
@@ -166,12 +168,6 @@ class Repository:
             )
         said = error.response.headers.get("X-Error-Message", "it gives no reason")[:WORDS]
         return f"{self.endpoint} refuses {path} of {self.name} ({status}): {said}."
-
-
-def _is_plain(answer: Response) -> bool:
-    """Tell whether what follows an answer's head is its content and nothing else."""
-    is_plain = "Content-Length" in answer.headers and "Transfer-Encoding" not in answer.headers
-    return is_plain and answer.extensions.get("http_version") == b"HTTP/1.1"
 
 
 def _retry_after(answer: Response) -> int:

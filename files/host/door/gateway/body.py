@@ -48,7 +48,12 @@ def parsed(body: bytes) -> tuple[str, dict[str, Any]]:
     """Return the model that a body names, and its fields but for those that are null."""
     try:
         text = body.decode()
-        _refuse_many(text)
+        bare = text.replace(r"\\", "").replace(r"\"", "")
+        # Each value has two quotes at most, and its key two.
+        many = bare.count('"') > 4 * VALUES
+        outside = "" if many else "".join(bare.split('"')[::2])
+        if many or sum(map(outside.count, ",[{")) > VALUES:
+            raise RefusedRequest(f"found more than {VALUES} values; expected {VALUES} at most")
         found = json.loads(text)
     except (ValueError, RecursionError):
         found = None
@@ -58,16 +63,6 @@ def parsed(body: bytes) -> tuple[str, dict[str, Any]]:
     if not isinstance(name, str):
         raise RefusedRequest("model: expected the name of a model", field="model")
     return name[:_NAME], {key: value for key, value in found.items() if value is not None}
-
-
-def _refuse_many(text: str) -> None:
-    """Refuse a text of JSON with more than `VALUES` values, before they are made."""
-    bare = text.replace(r"\\", "").replace(r"\"", "")
-    # Each value has two quotes at most, and its key two.
-    many = bare.count('"') > 4 * VALUES
-    outside = "" if many else "".join(bare.split('"')[::2])
-    if many or sum(map(outside.count, ",[{")) > VALUES:
-        raise RefusedRequest(f"found more than {VALUES} values; expected {VALUES} at most")
 
 
 def rewritten(fields: Mapping[str, Any]) -> bytes:

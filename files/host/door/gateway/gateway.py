@@ -101,20 +101,22 @@ class GatewayProxy:
             watching.cancel()
 
     async def _health(self, request: web.Request) -> web.Response:
-        serves = not all(each.fault for each in self.replicas.values())
-        return web.json_response(
-            {"status": "ok" if serves else "down"}, status=200 if serves else 503
-        )
+        down = all(each.fault for each in self.replicas.values())
+        status, said = (503, "down") if down else (200, "ok")
+        return web.json_response({"status": said}, status=status)
 
     async def _list(self, request: web.Request) -> web.Response:
         own = {"object": "model", "created": 0, "owned_by": "sparkwright"}
-        return web.json_response(
-            {"object": "list", "data": [{"id": name, **own} for name in self.models]}
-        )
+        models = [{"id": name, **own} for name in self.models]
+        return web.json_response({"object": "list", "data": models})
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
         with self.intake.taken(request.headers.get(_CLIENT, ""), request.content_length or 0):
-            name, fields = parsed(await _body(request))
+            try:
+                async with asyncio.timeout(_BODY):
+                    name, fields = parsed(await request.read())
+            except TimeoutError:
+                raise RefusedRequest("the body did not come in time", 408) from None
             if not (model := self.models.get(name)):
                 why = f"Invalid model name: {name}. GET /v1/models lists them."
                 raise RefusedRequest(why, field="model")
@@ -181,14 +183,6 @@ async def _parts(answer: aiohttp.ClientResponse, data: bytes) -> AsyncIterator[b
         if not streams:
             raise
         yield _BROKEN
-
-
-async def _body(request: web.Request) -> bytes:
-    try:
-        async with asyncio.timeout(_BODY):
-            return await request.read()
-    except TimeoutError:
-        raise RefusedRequest("the body did not come in time", 408) from None
 
 
 def _socket(address: Any) -> socket.socket:

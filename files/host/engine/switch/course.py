@@ -137,11 +137,12 @@ class Switch:
     def _stop_previous(self, previous: str, pair: bool) -> None:
         """Stop it when what is in flight is answered, or has had its time."""
         seconds, theirs = self._orders["drain"], state.laid_down(self._root, previous)
+        has_head = pair and theirs.get("fabric") and theirs.get("rank") == 1
         if self._door:
             self._report.close()
             self._door.hold()
             self._wait_idle(previous, seconds)
-        elif pair and state.has_head(theirs) and (life := units.Unit(previous)).active:
+        elif has_head and (life := units.Unit(previous)).active:
             # The head lets clients finish; its end is the end of this one's life.
             self._report.say("waiting", message="for the head to stop its engine")
             deadline = time.monotonic() + seconds + HEAD

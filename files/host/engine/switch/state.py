@@ -129,8 +129,3 @@ def find_previous(
 def fits_beside(unit: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
     """Tell by two unit.json whether both can run at once: the fabric is one pair's at a time."""
     return not unit["fabric"] and not theirs.get("fabric", True)
-
-
-def has_head(theirs: Mapping[str, Any]) -> bool:
-    """Tell whether a release is the worker's part of a pair, whose engine ends with the head's."""
-    return bool(theirs.get("fabric")) and theirs.get("rank") == 1

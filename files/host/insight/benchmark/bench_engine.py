@@ -2,11 +2,11 @@
 
 import json
 import re
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from statistics import median
+from subprocess import DEVNULL, PIPE, Popen, run
 from typing import Any, NoReturn
 
 from host.common.progress import JobError
@@ -60,12 +60,10 @@ class MeasuredEngine:
     def start(self, kept: str) -> list[tuple[float, str]]:
         """Return the lines of the engine's start that match a pattern, each with its time."""
         unit = ["systemctl", "show", "--value", "--property=InvocationID", self._unit]
-        life = subprocess.run(unit, capture_output=True, text=True, check=False).stdout.strip()
+        life = run(unit, capture_output=True, text=True, check=False).stdout.strip()
         command = ["journalctl", "--quiet", "--output=short-unix", f"_SYSTEMD_INVOCATION_ID={life}"]
         wanted, found = re.compile(kept), []
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, errors="replace"
-        ) as journal:
+        with Popen(command, stdout=PIPE, text=True, errors="replace") as journal:
             assert journal.stdout
             # TIME HOST PROGRAM[ID]: MESSAGE
             for line in journal.stdout:
@@ -100,9 +98,7 @@ class MeasuredEngine:
 def readings() -> Iterator[list[float | None]]:
     """Yield a list; when the block ends, it has the medians of MHz, W and °C of each second."""
     found: list[float | None] = []
-    smi = subprocess.Popen(
-        _SMI, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8"
-    )
+    smi = Popen(_SMI, stdout=PIPE, stderr=DEVNULL, encoding="utf-8")
     try:
         yield found
     finally:

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 IMAGE = "sparkwright/gpu-proof"
@@ -76,9 +76,14 @@ def files() -> set[str]:
     # What CUDA itself needs of the system; its own file comes from the runtime.
     known = _run("ldconfig", "-p").stdout.decode()
     linked += re.findall(r"^\tlibcuda\.so\.1 .* => (\S+)$", known, re.MULTILINE)
-    libraries = {found for path in linked for found in _libraries(path)}
+    # What programs are linked with, and their loader. A script is linked with none, as ldd says on
+    # standard error.
+    said = "".join(_run("ldd", path).stdout.decode() for path in linked)
+    libraries = {Path(found) for found in re.findall(r"(/\S+) \(0x", said)}
+    driver = ("libcuda", "libnvidia")
     names = {name for name in _NAMES if Path(name).exists()}
-    return here | {"/bin/sh"} | names | {path for path in libraries if not _of_driver(path)}
+    needed = {str(path) for path in libraries if not path.name.startswith(driver)}
+    return here | {"/bin/sh"} | names | needed
 
 
 def archive(paths: Iterable[str]) -> bytes:
@@ -88,17 +93,6 @@ def archive(paths: Iterable[str]) -> bytes:
         for path in sorted(paths):
             tar.add(path, path.lstrip("/"), recursive=False)
     return buffer.getvalue()
-
-
-def _libraries(path: str) -> Iterator[str]:
-    """Yield the libraries that a program is linked with, and its loader."""
-    # A script is linked with none, as ldd says on standard error.
-    said = _run("ldd", path).stdout.decode()
-    yield from re.findall(r"(/\S+) \(0x", said)
-
-
-def _of_driver(path: str) -> bool:
-    return Path(path).name.startswith(("libcuda", "libnvidia"))
 
 
 def _run(*command: str, content: bytes = b"") -> subprocess.CompletedProcess[bytes]:

@@ -220,8 +220,7 @@ def delete(wanted: dict[str, Any]) -> None:
         # It may be a link to another disk.
         do("find", "-H", str(root / name), "-mindepth", "1", "-delete")
         do("rm", "-d", str(root / name))
-        (root / f"manifests/{name}.json").unlink(missing_ok=True)
-        jobs.append(f"weights@{name}")
+        jobs += [name, f"weights@{name}"]
     for job in jobs:
         for kind in ("manifests", "jobs"):
             (root / kind / f"{job}.json").unlink(missing_ok=True)

@@ -57,7 +57,6 @@ class Removal:
             stays.append(f"packages that runs have installed: {purge}")
             result += f"; so do packages that runs have installed: {purge}"
         return {
-            "refusal": "",
             "goes": [f"goes: {what}: {names}" for what, names in goes.items()],
             "stays": [f"stays: {each}" for each in stays],
             "result": result,

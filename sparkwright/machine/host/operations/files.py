@@ -23,6 +23,7 @@ from sparkwright.common.files import (
 )
 from sparkwright.common.operations import differs, failing, notice
 from sparkwright.common.placed import check
+from sparkwright.machine.host import state
 from sparkwright.machine.host.state import Placed, UnitState, ask_placed, asks_for
 from sparkwright.plan.release.token import NONE
 from sparkwright.run.state import read
@@ -45,7 +46,7 @@ def path_states(paths: Sequence[str]) -> dict[str, FileState]:
 
 def unit_state(unit: str, files: Sequence[str] = ()) -> UnitState:
     """Return the state of a unit in relation to the files that configure it."""
-    return placed().unit(unit, path_states(files).values())
+    return state.unit_state(placed().units.get(unit), path_states(files).values())
 
 
 @operation()

@@ -98,14 +98,10 @@ def _patiently(host: Host, package: str, new_source: bool, doing: str) -> str | 
     sources = _bundled(host, package) if doing == "install" else []
     begun, last_line = time.monotonic(), -float(_SAY)
     while True:
-        script = install_script(
-            package,
-            f"{own.root}/state",
-            update=doing == "install" and (new_source or host.name not in _updated),
-            sources=sources,
-            variables=own.settings.proxy_variables,
-            doing=doing,
-        )
+        is_due = doing == "install" and (new_source or host.name not in _updated)
+        words = {"package": package, "doing": doing, "state": f"{own.root}/state"}
+        words |= {"update": "yes" if is_due or sources else "no", "sources": "\n".join(sources)}
+        script = attempt(words, own.settings.proxy_variables)
         found = parse_attempt(run_now(host, StringCommand(script))[1].stdout_lines)
         if "updated" in found:
             _updated.add(host.name)
@@ -131,33 +127,16 @@ def _patiently(host: Host, package: str, new_source: bool, doing: str) -> str | 
         time.sleep(min(_PAUSE, patience - waited))
 
 
-def install_script(
-    package: str,
-    state: str,
-    *,
-    update: bool,
-    sources: Sequence[str] = (),
-    variables: Mapping[str, str] | None = None,
-    doing: str = "install",
-) -> str:
+def attempt(words: Mapping[str, str], variables: Mapping[str, str]) -> str:
     """Return the POSIX shell script of one attempt; it does not wait for locks, and exits 0.
 
     Args:
-        state: the folder in which the package is written down as installed by a run.
-        sources: lines of apt's sources.list which it is to use instead of its own; none for these.
+        words: what install.sh begins with.
         variables: the environment of apt, such as the proxy's; a proxy in the owner's own
             configuration of apt comes before it.
     """
-    words = {
-        "package": package,
-        "doing": doing,
-        "state": state,
-        "update": "yes" if update or sources else "no",
-        "sources": "\n".join(sources),
-    }
-    exported = (variables or {}).items()
     lines = [f"{name}={shlex.quote(value)}" for name, value in words.items()]
-    lines += [f"export {name}={shlex.quote(value)}" for name, value in exported]
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
     return "\n".join([*lines, _ATTEMPT])
 
 

@@ -67,20 +67,16 @@ def sysctl(
         if found.get(key) != value:
             differs(key, value, found.get(key, "no such parameter"))
     if changes or found != values:
-        yield _remember(list(values))
+        # Their values before our first change are kept.
+        folder = f"{target().root}/state"
+        state, file = QuoteString(folder), QuoteString(f"{folder}/sysctl")
+        yield StringCommand(
+            *("mkdir -p", state, "&& for key in", *map(QuoteString, values), "; do"),
+            *('grep -qsF "$key = "', file, '|| sysctl "$key" 2>/dev/null >>', file, "; done; true"),
+        )
     yield from changes
     if changes or found != values:
         yield StringCommand("sysctl --quiet --load", QuoteString(path))
-
-
-def _remember(keys: Sequence[str]) -> StringCommand:
-    """Return the command that records the values of parameters before our first change."""
-    folder = f"{target().root}/state"
-    state, file = QuoteString(folder), QuoteString(f"{folder}/sysctl")
-    return StringCommand(
-        *("mkdir -p", state, "&& for key in", *map(QuoteString, keys), "; do"),
-        *('grep -qsF "$key = "', file, '|| sysctl "$key" 2>/dev/null >>', file, "; done; true"),
-    )
 
 
 @operation()

@@ -88,8 +88,8 @@ def test_all_files_of_a_folder_are_copied_by_name() -> None:
 def test_a_build_takes_disk_beside_what_it_is_built_on() -> None:
     survey = changed(FIT, root_free=80 * GIB, docker_free=80 * GIB)
     wanted = changed(WANTED, build=ImageBuild.disk)
-    assert findings(survey, WANTED, NOW) == []
+    assert not [*findings(survey, WANTED, NOW)]
     (finding,) = findings(survey, wanted, NOW)
     assert "80.0 GiB free" in finding.found
     assert "docker builder prune" in finding.remedy
-    assert findings(changed(survey, image="sha256:1"), wanted, NOW) == []
+    assert not [*findings(changed(survey, image="sha256:1"), wanted, NOW)]

@@ -121,7 +121,6 @@ def test_names_are_unique_and_sentences_end_without_a_stop():
         {"finished": Finished(cut=0, ended=0)},
         {"memory": (121 * GIB, 2 * GIB, 30 * GIB)},  # while it serves, files may have the rest
         {"log": (NO_MEMORY,)},  # sound starts have it, too: vllm-project/vllm#56824
-        {"kernel": changed(KERNEL, handover=32 * 1024**2)},
         {"driver": "610.57.04", "kernel": LARGE_PAGES},
         {"driver": None},
         # While weights load, a Spark swaps.

@@ -165,7 +165,7 @@ def linked(**reaches):
 
 
 def found(own):
-    return [str(finding) for finding in link_findings(PLAN, PORT_0, own, PEER)]
+    return [str(finding) for finding in link_findings(PLAN, PORT_0, own, PEER, {})]
 
 
 def with_rdma(**changes):
@@ -233,7 +233,7 @@ def test_a_server_without_a_client_fails(tmp_path):
 
 
 def test_slow_rdma_is_an_error_with_the_cure():
-    assert bandwidth_findings(PLAN, PORT_0, [92.57, 97.28]) == []
+    assert not [*bandwidth_findings(PLAN, PORT_0, [92.57, 97.28])]
     slow, none = map(str, bandwidth_findings(PLAN, PORT_0, [13.2, None]))
     assert f"by {A} reaches 13.2 Gb/s, expected 80" in slow
     assert "unplug the power of both for 60 s" in slow

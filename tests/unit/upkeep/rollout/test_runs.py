@@ -171,7 +171,7 @@ def test_who_is_forced_is_a_replica(site: Path) -> None:
     assert error.value.problems == ("--force: found 'chaat'; did you mean 'chat'?",)
 
 
-OWN = SimpleNamespace(replica="chat", rank=0, is_head=True, peer=None, place="/opt/x")
+OWN = SimpleNamespace(replica="chat", rank=0, is_head=True, peer=None, place="/opt/x", release=NEW)
 
 
 @pytest.fixture(autouse=True)
@@ -181,8 +181,7 @@ def known_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def switched(driven: Driven, file: Path, least: float | None = None) -> tuple[Any, dict[str, Any]]:
     """Switch, and return the result and the answer."""
-    arguments = {"release": NEW, "own": OWN, "answers": str(file), "minimum_speed": least}
-    result = driven.run(deploy.switched, **arguments)
+    result = driven.run(deploy.switched, own=OWN, answers=str(file), least=least)
     (line,) = file.read_text().splitlines()
     return result, json.loads(line)
 
