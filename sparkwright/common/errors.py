@@ -1,7 +1,8 @@
 """Faults: invalid input, what the checks before any change find, and what differs."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sparkwright.common.terminal import plain_lines
 
@@ -20,6 +21,21 @@ class PlanError(Exception):
     def __init__(self, *problems: str) -> None:
         self.problems = tuple(plain_lines(each, _PROBLEM) for each in problems)
         super().__init__("\n".join(self.problems))
+
+
+def refuse(problems: Iterable[str]) -> None:
+    """Raise the problems, each once, if there are any."""
+    if found := dict.fromkeys(problems):
+        raise PlanError(*found)
+
+
+def problems_of(check: Callable[..., object], *arguments: Any) -> tuple[str, ...]:
+    """Return what a check of input finds wrong with it."""
+    try:
+        check(*arguments)
+    except PlanError as error:
+        return error.problems
+    return ()
 
 
 @dataclass(frozen=True)

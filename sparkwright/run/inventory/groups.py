@@ -11,7 +11,7 @@ import click
 from pyinfra import config, state
 from pyinfra.api.state import MAX_PARALLEL
 
-from sparkwright.common.errors import PlanError
+from sparkwright.common.errors import PlanError, refuse
 from sparkwright.common.paths import inventory_file
 from sparkwright.common.yaml import lines_of
 from sparkwright.declared.fleet.file import load_fleet, unsupported
@@ -48,8 +48,7 @@ def load(path: Path, gateway: bool = False) -> dict[str, list[Host]]:
     fleet = load_fleet(path)
     recipes = {name: load_recipe(name) for name in fleet.recipes}
     with lines_of(path):
-        if problems := unsupported(fleet, recipes):
-            raise PlanError(*problems)
+        refuse(unsupported(fleet, recipes))
     if gateway:
         return _gateway(fleet)
     hosts = {name: _host(fleet, name) for name in fleet.sparks}
