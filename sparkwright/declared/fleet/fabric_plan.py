@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
 
+from sparkwright.common.paths import HOST_FILES
+from sparkwright.common.render import render
 from sparkwright.declared.fleet.setting_values import HOST_NUMBERS
 
 GUARD = "fabric-guard.service"
@@ -74,22 +76,5 @@ def netplan_text(plan: FabricPlan, port: tuple[str, str]) -> str:
 
     It names no renderer: the system's own choice holds. A Spark boots without the cable, too.
     """
-    twins = (
-        f"""\
-    {netdev}:
-      optional: true
-      dhcp4: false
-      dhcp6: false
-      accept-ra: false
-      link-local: []
-      mtu: {plan.mtu}
-      addresses: [{interface}]
-"""
-        for netdev, interface in zip(port, plan.interfaces, strict=True)
-    )
-    return f"""\
-# Made by Sparkwright; a change here is undone.
-network:
-  version: 2
-  ethernets:
-{"".join(twins)}"""
+    twins = zip(port, plan.interfaces, strict=True)
+    return render(HOST_FILES / "network/fabric/60-sparkwright-fabric.yaml", mtu=plan.mtu, twins=twins)
