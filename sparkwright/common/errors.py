@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from sparkwright.common.terminal import plain_lines
@@ -50,12 +51,7 @@ class Finding:
         return f"{'error' if self.error else 'warning'}: {self.found}. {self.remedy}"
 
 
-def error(found: str, remedy: str) -> Finding:
-    return Finding(True, found, remedy)
-
-
-def warning(found: str, remedy: str) -> Finding:
-    return Finding(False, found, remedy)
+error, warning = partial(Finding, True), partial(Finding, False)
 
 
 class Difference(NamedTuple):

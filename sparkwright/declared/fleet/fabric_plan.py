@@ -11,6 +11,7 @@ from sparkwright.common.render import render
 from sparkwright.declared.fleet.setting_values import HOST_NUMBERS
 
 GUARD = "fabric-guard.service"
+_NETPLAN = HOST_FILES / "network/fabric/60-sparkwright-fabric.yaml"
 
 
 @dataclass(frozen=True)
@@ -77,4 +78,4 @@ def netplan_text(plan: FabricPlan, port: tuple[str, str]) -> str:
     It names no renderer: the system's own choice holds. A Spark boots without the cable, too.
     """
     twins = zip(port, plan.interfaces, strict=True)
-    return render(HOST_FILES / "network/fabric/60-sparkwright-fabric.yaml", mtu=plan.mtu, twins=twins)
+    return render(_NETPLAN, mtu=plan.mtu, twins=twins)
