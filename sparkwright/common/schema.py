@@ -1,6 +1,6 @@
 """Typed YAML: pydantic models whose errors are sentences that name file, key, found and expected.
 
-The description of every field describes its values, worded to follow "expected".
+``Field(description=…)`` of every field describes its values, worded to follow "expected".
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import date
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Tag, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
 from sparkwright.common.errors import PlanError, refuse
@@ -52,11 +52,6 @@ _EXPECTED = {
 
 # Names that a message lists; of more, those that are the most similar.
 _MOST_NAMES, _SOME_NAMES = 12, 6
-
-
-def about(description: str, default: Any = ..., **bounds: Any) -> Any:
-    """Return a field with a description, and a default unless the key has to be there."""
-    return Field(default, description=description, **bounds)
 
 
 def satisfying(test: Callable[[str], object], rule: str = "") -> AfterValidator:

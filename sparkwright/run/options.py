@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import why_unwritable
-from sparkwright.common.schema import Model, about, as_python, nearest, parse
+from sparkwright.common.schema import Model, as_python, nearest, parse
 from sparkwright.declared.recipe.workloads import WORKLOADS
 
 _WEIGHTS = f"verify, or remove with {next_line('remove')}"
@@ -52,16 +52,18 @@ class RunOptions(Model):
         workloads: Names of what the benchmark measures; None for all.
     """
 
-    docker: Literal["restart"] | None = about("restart, or no --data docker", None)
-    fabric: Literal["verify"] | None = about("verify, or no --data fabric", None)
-    weights: Literal["verify", "remove"] | None = about(_WEIGHTS, None)
+    docker: Literal["restart"] | None = Field(None, description="restart, or no --data docker")
+    fabric: Literal["verify"] | None = Field(None, description="verify, or no --data fabric")
+    weights: Literal["verify", "remove"] | None = Field(None, description=_WEIGHTS)
     json_target: Annotated[str | None, BeforeValidator(_path)] = Field(None, alias="json")
     report: Annotated[str | None, BeforeValidator(_path)] = None
     # An engine's counters move with each step; a table cannot be read faster.
-    watch: Annotated[int, Field(ge=1, le=3600)] | None = about("seconds from 1 to 3600", None)
+    watch: Annotated[int, Field(ge=1, le=3600)] | None = Field(
+        None, description="seconds from 1 to 3600"
+    )
     workloads: Annotated[
         tuple[Annotated[str, AfterValidator(_workload)], ...] | None, BeforeValidator(_words)
-    ] = about("names with commas between them, such as short,code", None)
+    ] = Field(None, description="names with commas between them, such as short,code")
 
 
 OPTIONS = tuple(field.alias or name for name, field in RunOptions.model_fields.items())

@@ -107,7 +107,7 @@ def _tables(models: Mapping[str, type[Model]], left_out: Iterable[str]) -> str:
 def _key_default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
-    if field.default_factory or field.default in (None, "", [], {}):
+    if field.default_factory or field.default in (None, ""):
         return ""
     default = str(field.default).lower() if isinstance(field.default, bool) else field.default
     return f"`{default}`"

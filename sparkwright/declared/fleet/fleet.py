@@ -16,7 +16,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.schema import Model, Name, Text, about, matching
+from sparkwright.common.schema import Model, Name, Text, matching
 from sparkwright.common.terminal import waiting_for
 
 # Seconds within which the owner's command ends: a person may have to type a passphrase.
@@ -62,16 +62,23 @@ _Some = Annotated[Text, Field(min_length=1)]
 class Reached(Model):
     """A host as pyinfra reaches it."""
 
-    local: bool = about("true for the machine that runs pyinfra, or false", False)
-    ssh_hostname: Annotated[Text, AfterValidator(_host_name)] | None = about(
-        "an address or host name, such as 192.168.1.20", None
+    local: bool = Field(
+        default=False, description="true for the machine that runs pyinfra, or false"
     )
-    ssh_user: _User | None = about("the name of a user who may sudo", None)
-    ssh_port: int = about("a TCP port from 1 to 65535", 22, ge=1, le=65535)
-    ssh_key: _Some | None = about("the path of a private key, such as ~/.ssh/id_ed25519", None)
-    ssh_known_hosts_file: _Some | None = about("the path of a known_hosts file", None)
-    ssh_strict_host_key_checking: Literal["yes", "accept-new"] = about(
-        "yes, for host keys that are in the known_hosts file only, or accept-new", "accept-new"
+    ssh_hostname: Annotated[Text, AfterValidator(_host_name)] | None = Field(
+        default=None, description="an address or host name, such as 192.168.1.20"
+    )
+    ssh_user: _User | None = Field(default=None, description="the name of a user who may sudo")
+    ssh_port: int = Field(default=22, ge=1, le=65535, description="a TCP port from 1 to 65535")
+    ssh_key: _Some | None = Field(
+        default=None, description="the path of a private key, such as ~/.ssh/id_ed25519"
+    )
+    ssh_known_hosts_file: _Some | None = Field(
+        default=None, description="the path of a known_hosts file"
+    )
+    ssh_strict_host_key_checking: Literal["yes", "accept-new"] = Field(
+        default="accept-new",
+        description="yes, for host keys that are in the known_hosts file only, or accept-new",
     )
 
     @model_validator(mode="after")
@@ -90,15 +97,15 @@ class Reached(Model):
 class Spark(Reached):
     """A Spark. Without ``ssh_hostname`` its name is looked up, also in the SSH configuration."""
 
-    hardware: Text = about("a hardware class, such as gb10", "gb10")
+    hardware: Text = Field(default="gb10", description="a hardware class, such as gb10")
 
 
 class Gateway(Reached):
     """The host of the address for all replicas: a Spark, or a host of its own."""
 
-    spark: _Some | None = about("the name of a Spark, such as spark-a", None)
+    spark: _Some | None = Field(default=None, description="the name of a Spark, such as spark-a")
     # Lower ports need root's rights, which the service does not have.
-    port: int = about("a TCP port from 1024 to 65535", 4000, ge=1024, le=65535)
+    port: int = Field(default=4000, ge=1024, le=65535, description="a TCP port from 1024 to 65535")
 
     @model_validator(mode="after")
     def _one_host(self) -> Self:
@@ -115,41 +122,52 @@ class Gateway(Reached):
 class Replica(Model):
     """Sparks that serve one model together; the first is the head (rank 0)."""
 
-    recipe: Text = about("the name of a recipe, or the path of its file")
-    sparks: list[Text] = about(
-        "a list of one or two Sparks, such as [spark-a]", min_length=1, max_length=2
+    recipe: Text = Field(description="the name of a recipe, or the path of its file")
+    sparks: list[Text] = Field(
+        min_length=1, max_length=2, description="a list of one or two Sparks, such as [spark-a]"
     )
-    port: int = about("a TCP port from 1 to 65535", 8000, ge=1, le=65535)
-    api_key: Literal["none"] | None = about(
-        "`none` (open to everyone), or leave `api_key` out", None
+    port: int = Field(default=8000, ge=1, le=65535, description="a TCP port from 1 to 65535")
+    api_key: Literal["none"] | None = Field(
+        default=None, description="`none` (open to everyone), or leave `api_key` out"
     )
-    trusts: list[Text] = about("a list of what its recipe may use, such as [trust-remote-code]", [])
+    trusts: list[Text] = Field(
+        default_factory=list,
+        description="a list of what its recipe may use, such as [trust-remote-code]",
+    )
 
 
 class FleetSource(Model):
     """Where images, weights, wheels and packages come from, if not from the internet."""
 
-    bundle: _Some = about("the path of a bundle, a folder")
-    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = about(
-        "64 hexadecimal digits: the digest of the bundle's index, without which no run "
+    bundle: _Some = Field(description="the path of a bundle, a folder")
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
+        default=None,
+        description="64 hexadecimal digits: the digest of the bundle's index, without which no run "
         "takes anything from it; the command that fills it prints it",
-        None,
     )
 
 
 class InventoryFile(Model):
     """An inventory file."""
 
-    sparks: dict[Name, Spark] = about(
-        "at least one Spark, such as spark-a: {ssh_hostname: 192.168.1.20}", min_length=1
+    sparks: dict[Name, Spark] = Field(
+        min_length=1,
+        description="at least one Spark, such as spark-a: {ssh_hostname: 192.168.1.20}",
     )
-    replicas: dict[Name, Replica] = about(
-        "a mapping of replicas, such as chat: {recipe: …, sparks: [spark-a]}", {}
+    replicas: dict[Name, Replica] = Field(
+        default_factory=dict,
+        description="a mapping of replicas, such as chat: {recipe: …, sparks: [spark-a]}",
     )
-    gateway: Gateway | None = about("a mapping such as {spark: spark-a, port: 4000}", None)
-    source: FleetSource | None = about("a mapping such as {bundle: ../bundle}", None)
-    keys_command: list[_Some] | None = about(
-        "a list of words, such as [pass, show, sparkwright/sparks]", None, min_length=1
+    gateway: Gateway | None = Field(
+        default=None, description="a mapping such as {spark: spark-a, port: 4000}"
+    )
+    source: FleetSource | None = Field(
+        default=None, description="a mapping such as {bundle: ../bundle}"
+    )
+    keys_command: list[_Some] | None = Field(
+        default=None,
+        min_length=1,
+        description="a list of words, such as [pass, show, sparkwright/sparks]",
     )
 
 

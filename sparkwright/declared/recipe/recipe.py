@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.schema import Model, Text, about, satisfying
+from sparkwright.common.schema import Model, Text, satisfying
 from sparkwright.declared.recipe import values
 from sparkwright.declared.recipe.options import Options
 from sparkwright.declared.recipe.vllm_names import number
@@ -45,17 +45,17 @@ UNKNOWN_VLLM = "its image's own"
 class Checkpoint(Model):
     """A repository on the hub, and the folder below the root that holds it on a Spark."""
 
-    repo: values.Repository = about("OWNER/NAME, as on the hub")
-    revision: values.Revision = about("a branch, tag or commit", "main")
-    folder: values.Folder = about("one folder name, such as qwen36-nvfp4")
-    not_before: Annotated[date, Field(strict=False)] | None = about(
-        "a date such as 2026-04-19; an older commit is refused", None
+    repo: values.Repository = Field(description="OWNER/NAME, as on the hub")
+    revision: values.Revision = Field(default="main", description="a branch, tag or commit")
+    folder: values.Folder = Field(description="one folder name, such as qwen36-nvfp4")
+    not_before: Annotated[date, Field(strict=False)] | None = Field(
+        default=None, description="a date such as 2026-04-19; an older commit is refused"
     )
-    files: list[values.FilePattern] | None = about(
-        'a list of patterns of the files to fetch, such as ["*.json", "model*"]',
-        None,
+    files: list[values.FilePattern] | None = Field(
+        default=None,
         min_length=1,
         max_length=64,
+        description='a list of patterns of the files to fetch, such as ["*.json", "model*"]',
     )
 
 
@@ -76,10 +76,12 @@ Prose = Annotated[str, satisfying(lambda text: text.replace("\n", "").isprintabl
 class EngineSettings(Model):
     """The command line and environment of vLLM."""
 
-    args: dict[values.Option, values.Argument] = about(
-        "a mapping of vLLM's options, without dashes", {}
+    args: dict[values.Option, values.Argument] = Field(
+        default_factory=dict, description="a mapping of vLLM's options, without dashes"
     )
-    env: dict[values.Variable, Text] = about("text in quotes (variables are strings)", {})
+    env: dict[values.Variable, Text] = Field(
+        default_factory=dict, description="text in quotes (variables are strings)"
+    )
 
     @property
     def options(self) -> Options:
@@ -90,7 +92,7 @@ class EngineSettings(Model):
 class BySparks(EngineSettings):
     """The values that differ with one number of Sparks; each replaces the recipe's own."""
 
-    start_timeout: int | None = about(_UNTIL, None, ge=1, le=_DAY)
+    start_timeout: int | None = Field(default=None, ge=1, le=_DAY, description=_UNTIL)
     expected: Figures | None = None
 
 
@@ -103,33 +105,45 @@ class Recipe(EngineSettings):
     """One thing that can be served, and with what."""
 
     name: str
-    description: Prose = about("a sentence on what it serves, in printable text")
-    source: Prose = about("where its settings come from, in printable text")
-    proven: Prose = about("who has seen it run, and where, in printable text")
-    vllm: Text = about("the vLLM version in the image, such as '0.33.0'", min_length=1)
-    judged_by: values.Release | None = about("the nearest release of vLLM, such as 0.20.2", None)
-    unjudged: list[Text] = about(
-        "a list of options and variables that only the image's own vLLM has", []
+    description: Prose = Field(description="a sentence on what it serves, in printable text")
+    source: Prose = Field(description="where its settings come from, in printable text")
+    proven: Prose = Field(description="who has seen it run, and where, in printable text")
+    vllm: Text = Field(min_length=1, description="the vLLM version in the image, such as '0.33.0'")
+    judged_by: values.Release | None = Field(
+        default=None, description="the nearest release of vLLM, such as 0.20.2"
     )
-    answers: Answers = about("chat, embeddings, or scores (of documents, for a query)", "chat")
-    hardware: list[str] = about("a list of hardware classes, such as [gb10]", min_length=1)
-    sparks: list[int] = about("a list of Spark counts, such as [1] or [1, 2]", min_length=1)
-    image: values.ImageOrBuild = about(
-        "an image with a tag or digest, such as example.org/name:1.0, or {build: …}, "
+    unjudged: list[Text] = Field(
+        default_factory=list,
+        description="a list of options and variables that only the image's own vLLM has",
+    )
+    answers: Answers = Field(
+        default="chat", description="chat, embeddings, or scores (of documents, for a query)"
+    )
+    hardware: list[str] = Field(
+        min_length=1, description="a list of hardware classes, such as [gb10]"
+    )
+    sparks: list[int] = Field(
+        min_length=1, description="a list of Spark counts, such as [1] or [1, 2]"
+    )
+    image: values.ImageOrBuild = Field(
+        description="an image with a tag or digest, such as example.org/name:1.0, or {build: …}, "
         "or {base: …, mods: […]}"
     )
-    checkpoints: dict[str, Checkpoint] = about(
-        "a mapping with 'model' and, by names of your own, what else the engine loads"
+    checkpoints: dict[str, Checkpoint] = Field(
+        description="a mapping with 'model' and, by names of your own, what else the engine loads"
     )
-    served_names: list[Text] = about("a list of the names that clients ask for", min_length=1)
+    served_names: list[Text] = Field(
+        min_length=1, description="a list of the names that clients ask for"
+    )
     # Long steps read many prompts faster; short ones let a prompt that comes between begin sooner.
-    favors: Literal["first-token", "throughput"] | None = about(
-        "first-token or throughput: what the tokens of a step are for", None
+    favors: Literal["first-token", "throughput"] | None = Field(
+        default=None, description="first-token or throughput: what the tokens of a step are for"
     )
-    by_sparks: Annotated[dict[str, BySparks], BeforeValidator(_text_keys)] = about(
-        "a mapping of Spark counts to what differs, such as 2: {args: {…}, env: {…}}", {}
+    by_sparks: Annotated[dict[str, BySparks], BeforeValidator(_text_keys)] = Field(
+        default_factory=dict,
+        description="a mapping of Spark counts to what differs, such as 2: {args: {…}, env: {…}}",
     )
-    start_timeout: int = about(_UNTIL, ge=1, le=_DAY)
+    start_timeout: int = Field(ge=1, le=_DAY, description=_UNTIL)
     expected: Figures = Field(default_factory=dict)
 
     @property

@@ -8,10 +8,10 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, Discriminator, Tag
+from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from sparkwright.common.placed import folder_names
-from sparkwright.common.schema import Model, Text, about, matching, satisfying
+from sparkwright.common.schema import Model, Text, matching, satisfying
 
 # The jobs whose orders are manifests/NAME@…
 _JOBS = ("image", "image-build", "switch")
@@ -131,9 +131,11 @@ class ImageBuild(Model):
     # Dockerfiles), half our estimate for source, objects and the result. Not measured.
     disk: ClassVar = 20 * 10**9
 
-    build: Annotated[str, matching(_OPTION)] = about("a folder of files/images")
-    base: Image = about("the image that it is built on, with a tag or digest")
-    args: dict[Variable, Text] = about("text in quotes, for the ARG lines of its Dockerfile", {})
+    build: Annotated[str, matching(_OPTION)] = Field(description="a folder of files/images")
+    base: Image = Field(description="the image that it is built on, with a tag or digest")
+    args: dict[Variable, Text] = Field(
+        default_factory=dict, description="text in quotes, for the ARG lines of its Dockerfile"
+    )
 
     @property
     def repository(self) -> str:
@@ -154,12 +156,13 @@ class ImageMods(Model):
     disk: ClassVar = 10 * 10**9
     repository: ClassVar = "sparkwright/mods"
 
-    base: Image = about("the image that the mods change, with a tag or digest")
-    mods: list[Annotated[Any, satisfying(_is_mod, "a folder of files/mods")]] = about(
-        "a list of folders of files/mods, in the order of their use", min_length=1
+    base: Image = Field(description="the image that the mods change, with a tag or digest")
+    mods: list[Annotated[Any, satisfying(_is_mod, "a folder of files/mods")]] = Field(
+        min_length=1, description="a list of folders of files/mods, in the order of their use"
     )
-    vllm: Release | None = about(
-        "the release of vLLM that the mods install, such as 0.33.0, if they change it", None
+    vllm: Release | None = Field(
+        default=None,
+        description="the release of vLLM that the mods install, such as 0.33.0, if they change it",
     )
 
 

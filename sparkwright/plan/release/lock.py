@@ -11,14 +11,14 @@ from datetime import date
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Self
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from sparkwright.common import yaml
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.local_file import UnmergedError, read_text, write_file
-from sparkwright.common.schema import Model, Text, about, matching, parse
+from sparkwright.common.schema import Model, Text, matching, parse
 from sparkwright.declared.recipe.recipe import Checkpoint, Recipe
 from sparkwright.plan.release.model_config import Shape
 
@@ -60,9 +60,9 @@ Sha1 = Annotated[str, matching(re.compile("[0-9a-f]{40}"), "40 hexadecimal digit
 class LockedFile(Model):
     """A file of a checkpoint; an LFS file has a sha256, another git's blob hash."""
 
-    size: int = about("bytes", ge=0)
-    sha256: Sha256 | None = about("64 hexadecimal digits", None)
-    git: Sha1 | None = about("40 hexadecimal digits", None)
+    size: int = Field(ge=0, description="bytes")
+    sha256: Sha256 | None = Field(default=None, description="64 hexadecimal digits")
+    git: Sha1 | None = Field(default=None, description="40 hexadecimal digits")
 
 
 class CheckpointLock(Model):
@@ -72,14 +72,14 @@ class CheckpointLock(Model):
     is None if only the hub gave the commit.
     """
 
-    repo: str = about("a repository, OWNER/NAME")
-    revision: str = about("a branch, tag or commit")
-    commit: Sha1 = about("a commit of 40 hexadecimal digits")
-    date: Annotated[str, AfterValidator(_day)] | None = about(_DAY, None)
-    source: Text | None = about("where it is published", None)
+    repo: str = Field(description="a repository, OWNER/NAME")
+    revision: str = Field(description="a branch, tag or commit")
+    commit: Sha1 = Field(description="a commit of 40 hexadecimal digits")
+    date: Annotated[str, AfterValidator(_day)] | None = Field(default=None, description=_DAY)
+    source: Text | None = Field(default=None, description="where it is published")
     shape: Shape | None = None
-    files: dict[Annotated[str, AfterValidator(inside)], LockedFile] = about(
-        "a mapping of files, at least one", min_length=1
+    files: dict[Annotated[str, AfterValidator(inside)], LockedFile] = Field(
+        min_length=1, description="a mapping of files, at least one"
     )
 
     @property
@@ -95,18 +95,20 @@ class ImageLock(Model):
     every layer, and so a copy from another Docker. Its size is that of the compressed layers.
     """
 
-    digest: Digest = about("sha256:, and 64 hexadecimal digits")
-    config: Digest = about("sha256:, and 64 hexadecimal digits")
-    size: int = about("bytes", ge=0)
-    source: Text | None = about("where it is published", None)
+    digest: Digest = Field(description="sha256:, and 64 hexadecimal digits")
+    config: Digest = Field(description="sha256:, and 64 hexadecimal digits")
+    size: int = Field(ge=0, description="bytes")
+    source: Text | None = Field(default=None, description="where it is published")
 
 
 class Lock(Model):
     """Images by `image_key`, checkpoints by `checkpoint_key`."""
 
-    images: dict[str, ImageLock] = about("a mapping of images, each with its digest", {})
-    checkpoints: dict[str, CheckpointLock] = about(
-        "a mapping of checkpoints, each with its commit", {}
+    images: dict[str, ImageLock] = Field(
+        default_factory=dict, description="a mapping of images, each with its digest"
+    )
+    checkpoints: dict[str, CheckpointLock] = Field(
+        default_factory=dict, description="a mapping of checkpoints, each with its commit"
     )
 
     def image(self, recipe: Recipe) -> ImageLock | None:

@@ -4,7 +4,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from sparkwright.common.schema import Model, about
+from pydantic import Field
+
+from sparkwright.common.schema import Model
 
 # Transformers with layers of full, sliding-window or linear attention (Gated DeltaNet) only, which
 # the memory plan can count. Other models have no shape. Qwen4Exp selects the keys that full
@@ -24,28 +26,30 @@ _LAYERS = {"full_attention", "sliding_attention", "linear_attention"}
 class Shape(Model):
     """A model's layers and sizes; a drafter has one of its own."""
 
-    full_attention: int = about("layers whose KV cache grows with the context", ge=0)
-    sliding_attention: int = about("layers that keep a window of it", 0, ge=0)
-    sliding_window: int = about("tokens of that window", 0, ge=0)
-    linear_attention: int = about("layers with a state of fixed size", 0, ge=0)
-    mtp: int = about("layers of the head that drafts tokens (MTP)", 0, ge=0)
-    kv_heads: int = about("key-value heads of an attention layer", ge=1)
-    head_dim: int = about("numbers in one of its keys or values", ge=1)
-    linear_key_heads: int = about("of a linear-attention layer", 0, ge=0)
-    linear_value_heads: int = about("of a linear-attention layer", 0, ge=0)
-    linear_key_dim: int = about("numbers in one of its keys", 0, ge=0)
-    linear_value_dim: int = about("numbers in one of its values", 0, ge=0)
-    linear_kernel: int = about("tokens that its convolution spans", 0, ge=0)
-    state_bytes: int = about("bytes of a number of its state", 4, ge=1)
-    number_bytes: int = about("bytes of a number, if not quantized", 2, ge=1)
-    fp8_kv_cache: bool = about("what kv-cache-dtype auto stands for", False)
-    quantized: bool = about("whether the checkpoint itself is", False)
-    positions: int = about("tokens of the longest context", ge=1)
-    hidden: int = about("numbers that stand for a token between layers", ge=1)
-    vision: int = about("parameters of the vision encoder, about", 0, ge=0)
-    mtp_parameters: int = about("parameters of the MTP head, about", 0, ge=0)
-    table_bytes: int = about("of a table of n-grams (PLE)", 0, ge=0)
-    vocabulary: int = about("tokens that it knows; 0 = those of its target", 0, ge=0)
+    full_attention: int = Field(ge=0, description="layers whose KV cache grows with the context")
+    sliding_attention: int = Field(default=0, ge=0, description="layers that keep a window of it")
+    sliding_window: int = Field(default=0, ge=0, description="tokens of that window")
+    linear_attention: int = Field(default=0, ge=0, description="layers with a state of fixed size")
+    mtp: int = Field(default=0, ge=0, description="layers of the head that drafts tokens (MTP)")
+    kv_heads: int = Field(ge=1, description="key-value heads of an attention layer")
+    head_dim: int = Field(ge=1, description="numbers in one of its keys or values")
+    linear_key_heads: int = Field(default=0, ge=0, description="of a linear-attention layer")
+    linear_value_heads: int = Field(default=0, ge=0, description="of a linear-attention layer")
+    linear_key_dim: int = Field(default=0, ge=0, description="numbers in one of its keys")
+    linear_value_dim: int = Field(default=0, ge=0, description="numbers in one of its values")
+    linear_kernel: int = Field(default=0, ge=0, description="tokens that its convolution spans")
+    state_bytes: int = Field(default=4, ge=1, description="bytes of a number of its state")
+    number_bytes: int = Field(default=2, ge=1, description="bytes of a number, if not quantized")
+    fp8_kv_cache: bool = Field(default=False, description="what kv-cache-dtype auto stands for")
+    quantized: bool = Field(default=False, description="whether the checkpoint itself is")
+    positions: int = Field(ge=1, description="tokens of the longest context")
+    hidden: int = Field(ge=1, description="numbers that stand for a token between layers")
+    vision: int = Field(default=0, ge=0, description="parameters of the vision encoder, about")
+    mtp_parameters: int = Field(default=0, ge=0, description="parameters of the MTP head, about")
+    table_bytes: int = Field(default=0, ge=0, description="of a table of n-grams (PLE)")
+    vocabulary: int = Field(
+        default=0, ge=0, description="tokens that it knows; 0 = those of its target"
+    )
 
 
 def shape_of(config: Mapping[str, Any]) -> Shape | None:
