@@ -123,7 +123,7 @@ PACKAGES = (*("earlyoom", "haproxy", "nvidia-container-toolkit", EXPORTER, "pyth
 
 def folder_names() -> list[str]:
     """Return the names in the root folder that no checkpoint can have."""
-    return [each.name for each in FOLDERS]
+    return sorted(each.name for each in FOLDERS)
 
 
 def folder(root: str, name: str) -> Directory:

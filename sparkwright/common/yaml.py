@@ -57,7 +57,7 @@ _FAULTS = (
 _OPENED = "while parsing a flow|while scanning a quoted|while scanning a simple key"
 
 
-class Reading:
+class YamlText:
     """A text, read by the events of PyYAML's parser, in which no alias is followed yet.
 
     Attributes:
@@ -155,13 +155,13 @@ def _line(event: yaml.Event) -> int:
     return event.start_mark.line + 1 if event.start_mark else 1
 
 
-def _read(text: str, source: str) -> Reading:
+def _read(text: str, source: str) -> YamlText:
     """Read a text of one document, in bounds, with neither aliases nor tags."""
     if len(text.encode(errors="replace")) > MOST_BYTES:
         raise PlanError(f"{source}: found more than {MOST_BYTES:,} bytes; expected at most that")
     for loader in (_FAST, _PYTHON):
         try:
-            return Reading(text, source, loader)
+            return YamlText(text, source, loader)
         except (yaml.YAMLError, ValueError, OverflowError) as error:
             line, sentence = _explained(error, text)
     raise PlanError(f"{source}:{line}: {sentence}")
@@ -189,7 +189,7 @@ def _explained(error: Exception, text: str) -> tuple[int, str]:
     return line, f"found what is no YAML ({what}); expected KEY: VALUE"
 
 
-def read(path: Path) -> Reading:
+def read(path: Path) -> YamlText:
     """Read a YAML file that holds one mapping; an empty file gives an empty one.
 
     Raises:
@@ -218,7 +218,7 @@ def parse(text: str, source: str) -> Any:
     return _once(_read(text, source))
 
 
-def _once(found: Reading) -> Any:
+def _once(found: YamlText) -> Any:
     refuse([*found.twice[False], *found.twice[True]])
     return found.value
 
@@ -245,7 +245,7 @@ def lines_of(path: Path) -> Iterator[None]:
         raise PlanError(*(_placed(each, str(path), found) for each in error.problems)) from None
 
 
-def _placed(problem: str, source: str, found: Reading) -> str:
+def _placed(problem: str, source: str, found: YamlText) -> str:
     """Put the line of the value that a problem names into it."""
     text = problem.removeprefix(f"{source}: ")
     ends = (".", ":", "[")

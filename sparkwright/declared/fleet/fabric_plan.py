@@ -11,7 +11,7 @@ from sparkwright.common.render import render
 from sparkwright.declared.fleet.setting_values import HOST_NUMBERS
 
 GUARD = "fabric-guard.service"
-_NETPLAN = HOST_FILES / "network/fabric/60-sparkwright-fabric.yaml"
+_NETPLAN = HOST_FILES / "network/fabric/60-sparkwright-fabric.yaml.j2"
 
 
 @dataclass(frozen=True)

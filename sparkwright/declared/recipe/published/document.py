@@ -46,16 +46,15 @@ class Document:
         self._blocks = {name for name, word, _ in found.words if word.style in ("|", ">")}
         # Words that the author's program, a reader of YAML 1.1, takes for something else are
         # refused: `solo_only: no` is text here, and false there.
-        older = pyyaml.SafeLoader("")
-        for _, word, value in found.words:
+        older: Any = pyyaml.SafeLoader("")
+        for name, word, value in found.words:
             node = pyyaml.ScalarNode("", word.value, style=word.style)
             node.tag = older.resolve(pyyaml.ScalarNode, word.value, (not word.style, True))
             read = older.construct_object(node)
             if isinstance(read, bool | int | float) and read != value:
-                line = f"{path}:{word.start_mark.line + 1}"
                 raise PlanError(
-                    f"{line}: found {word.value}, which programs read differently; expected true, "
-                    "false, a decimal number, or quotes"
+                    f"{path}:{found.lines[name]}: found {word.value}, which programs read "
+                    "differently; expected true, false, a decimal number, or quotes"
                 )
 
     def get(self, *keys: str | int) -> Any:
