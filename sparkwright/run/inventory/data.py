@@ -146,8 +146,7 @@ def _option_problems(given: Mapping[str, object], fleet: Fleet, removal: bool) -
             yield f"--data {name}: found a name that nothing reads; {nearest(name, names)}"
     settings = {key: given[key] for key in given if key in Settings.model_fields}
     yield from problems_of(read_settings, settings, "--data")
-    options = {key: given[key] for key in given if key in OPTIONS}
-    yield from slips(options, removal=removal)
+    yield from slips(given, removal=removal)
     if given.get("fabric") == "verify" and not any(
         len(each.sparks) > 1 for each in fleet.replicas.values()
     ):
