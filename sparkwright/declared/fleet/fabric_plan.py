@@ -37,8 +37,8 @@ class FabricPlan:
     @property
     def networks(self) -> tuple[IPv4Network, IPv4Network]:
         """The subnet of each twin."""
-        a, b = map(IPv4Network, self.subnets)
-        return a, b
+        a, b = self.subnets
+        return IPv4Network(a), IPv4Network(b)
 
     @property
     def addresses(self) -> tuple[str, str]:

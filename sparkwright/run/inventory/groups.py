@@ -121,18 +121,11 @@ def groups_of_python(path: Path) -> dict[str, list[Host]]:
 
 def _host(fleet: Fleet, name: str) -> Host:
     spark, replicas = fleet.sparks[name], fleet.replicas_of(name)
-    replica = fleet.replicas[replicas[0]] if replicas else None
     return "@local" if spark.local else name, {
         **spark.connection,
-        "spark": name,
-        "hardware": spark.hardware,
-        "fleet": str(fleet.source),
-        "replica": replicas[0] if replicas else None,
-        "recipe": replica and replica.recipe,
-        "ranks": replica and replica.sparks,
-        "rank": replica and replica.sparks.index(name),
-        "port": replica and replica.port,
-        "api_key": replica and replica.api_key,
+        **{"spark": name, "hardware": spark.hardware, "fleet": str(fleet.source)},
+        **dict.fromkeys(("replica", "recipe", "ranks", "rank", "port", "api_key")),
+        **(fleet.served(name, replicas[0]) if replicas else {}),
         **({"replicas": replicas} if len(replicas) > 1 else {}),
     }
 
