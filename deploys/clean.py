@@ -1,9 +1,7 @@
 """Removes releases, images and weights of no use: shows what, with bytes, and asks."""
 
-from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
 from sparkwright.upkeep.cleanup import deploy as cleanup
 
-start_session()
-hold_lease()
+start_session(lease=True)
 cleanup.apply()

@@ -1,9 +1,7 @@
 """Takes away all that was put on a Spark; the weights, too, with --data weights=remove."""
 
-from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
 from sparkwright.upkeep.cleanup import deploy as cleanup
 
-start_session()
-hold_lease()
+start_session(lease=True)
 cleanup.remove()

@@ -1,9 +1,7 @@
 """What served before serves again; of one replica: --limit REPLICA."""
 
-from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
 from sparkwright.upkeep.rollback import deploy as rollback
 
-start_session()
-hold_lease()
+start_session(lease=True)
 rollback.apply()

@@ -1,9 +1,7 @@
 """The engines stop until deploys/start.py, or a boot."""
 
 from sparkwright.engine import deploy as engine
-from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
 
-start_session()
-hold_lease()
+start_session(lease=True)
 engine.stop()

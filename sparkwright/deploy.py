@@ -13,7 +13,6 @@ from sparkwright.machine.preflight import deploy as preflight
 from sparkwright.machine.runtime import deploy as runtime
 from sparkwright.network.fabric import deploy as fabric
 from sparkwright.network.link import deploy as link
-from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
 from sparkwright.run.state import expect
 from sparkwright.run.target import target
@@ -66,8 +65,7 @@ def provision() -> None:
 
 def start() -> None:
     """Check the run, take the Spark's lease, and say what the steps will read of it."""
-    start_session()
-    hold_lease()
+    start_session(lease=True)
     own = target()
     subjects = (
         *(preflight, fabric, firewall, runtime, engine, machine, link, jobs),

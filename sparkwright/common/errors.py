@@ -1,7 +1,9 @@
 """Faults: invalid input, what the checks before any change find, and what differs."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from sparkwright.common.terminal import plain_lines
 
@@ -22,6 +24,21 @@ class PlanError(Exception):
         super().__init__("\n".join(self.problems))
 
 
+def refuse(problems: Iterable[str]) -> None:
+    """Raise the problems, each once, if there are any."""
+    if found := dict.fromkeys(problems):
+        raise PlanError(*found)
+
+
+def problems_of(check: Callable[..., object], *arguments: Any) -> tuple[str, ...]:
+    """Return what a check of input finds wrong with it."""
+    try:
+        check(*arguments)
+    except PlanError as error:
+        return error.problems
+    return ()
+
+
 @dataclass(frozen=True)
 class Finding:
     """A fault and its remedy; an error stops the run, a warning does not."""
@@ -34,12 +51,7 @@ class Finding:
         return f"{'error' if self.error else 'warning'}: {self.found}. {self.remedy}"
 
 
-def error(found: str, remedy: str) -> Finding:
-    return Finding(True, found, remedy)
-
-
-def warning(found: str, remedy: str) -> Finding:
-    return Finding(False, found, remedy)
+error, warning = partial(Finding, True), partial(Finding, False)
 
 
 class Difference(NamedTuple):

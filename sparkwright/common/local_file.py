@@ -12,10 +12,6 @@ from sparkwright.common.errors import PlanError
 written: dict[Path, None] = {}
 
 
-class UnmergedError(PlanError):
-    """A file in which git has left the marks of a conflict."""
-
-
 def content_of(path: Path, most: int | None = None) -> bytes:
     """Return what a regular file holds; of one that is larger than `most`, a byte more than that.
 
@@ -35,8 +31,7 @@ def read_text(path: Path, expected: str, most: int) -> str | None:
         most: Bytes that it may have.
 
     Raises:
-        UnmergedError: It has conflict marks of git.
-        PlanError: It cannot be read, is too large, or is no text.
+        PlanError: It cannot be read, is too large, is no text, or has conflict marks of git.
     """
     try:
         content = content_of(path, most)
@@ -56,7 +51,7 @@ def read_text(path: Path, expected: str, most: int) -> str | None:
         ) from None
     if mark := re.search(r"^(<{7}|>{7}) ", text, re.MULTILINE):
         line = text[: mark.start()].count("\n") + 1
-        raise UnmergedError(
+        raise PlanError(
             f"{path}:{line}: found a conflict mark of git; expected one version: keep the lines "
             f"that count, and remove the marks; or take one side: git checkout --ours -- {path}, "
             "or --theirs"

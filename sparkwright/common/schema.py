@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 from pydantic import AfterValidator, BaseModel, ConfigDict, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
-from sparkwright.common.errors import PlanError
+from sparkwright.common.errors import PlanError, refuse
 
 
 class Model(BaseModel):
@@ -83,11 +83,10 @@ def parse(
     except ValidationError as error:
         problems = (_sentence(model, detail, source, show or shown) for detail in error.errors())
         raise PlanError(*dict.fromkeys(problems)) from None
-    if large := [
+    refuse(
         f"{source}: {key}: found {shown(value)}; expected a number of at most 64 bits"
         for key, value in _too_large(data)
-    ]:
-        raise PlanError(*large)
+    )
     return parsed
 
 

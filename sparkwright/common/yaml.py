@@ -15,7 +15,7 @@ from typing import Any, Never
 
 import yaml
 
-from sparkwright.common.errors import PlanError
+from sparkwright.common.errors import PlanError, refuse
 from sparkwright.common.local_file import read_text
 from sparkwright.common.schema import shown
 
@@ -57,14 +57,14 @@ _FAULTS = (
 _OPENED = "while parsing a flow|while scanning a quoted|while scanning a simple key"
 
 
-class _Reader:
-    """Reads a text by the events of PyYAML's parser, in which no alias is followed yet.
+class YamlText:
+    """A text, read by the events of PyYAML's parser, in which no alias is followed yet.
 
     Attributes:
         value: What is written there, as YAML 1.2 has it; None where nothing is.
         twice: Problems with keys that are there twice, by whether their values are the same.
         lines: By what a problem calls a value, such as ``a.b[1]``: its line.
-        empty: The names of values at which nothing stands.
+        words: The words of values and keys, each with its name, its event and what it stands for.
     """
 
     def __init__(self, text: str, source: str, loader: type[Any]) -> None:
@@ -73,7 +73,7 @@ class _Reader:
         self.value: Any = None
         self.twice: dict[bool, list[str]] = {True: [], False: []}
         self.lines: dict[str, int] = {}
-        self.empty: set[str] = set()
+        self.words: list[tuple[str, yaml.ScalarEvent, Any]] = []
         documents = 0
         for event in self._events:
             documents += isinstance(event, yaml.DocumentStartEvent)
@@ -94,9 +94,9 @@ class _Reader:
         if isinstance(event, yaml.MappingStartEvent):
             return self._mapping(name, depth + 1)
         assert isinstance(event, yaml.ScalarEvent)
-        if not (event.value or event.style):
-            self.empty.add(name)
-        return self._scalar(event)
+        value = self._scalar(event)
+        self.words.append((name, event, value))
+        return value
 
     def _check(self, event: Any, depth: int) -> None:
         if event.anchor:
@@ -123,6 +123,7 @@ class _Reader:
                 self._refuse(key, f"the key {name}, which YAML reads as {kind}", expected)
             where = f"{within}.{name}".removeprefix(".")
             self.lines.setdefault(where, _line(key))
+            self.words.append((where, key, name))
             found = self._value(next(self._events), where, depth)
             if name in names:
                 problem = f"{self._source}:{_line(key)}: {name}: found twice; expected once"
@@ -154,13 +155,13 @@ def _line(event: yaml.Event) -> int:
     return event.start_mark.line + 1 if event.start_mark else 1
 
 
-def _read(text: str, source: str) -> _Reader:
+def _read(text: str, source: str) -> YamlText:
     """Read a text of one document, in bounds, with neither aliases nor tags."""
     if len(text.encode(errors="replace")) > MOST_BYTES:
         raise PlanError(f"{source}: found more than {MOST_BYTES:,} bytes; expected at most that")
     for loader in (_FAST, _PYTHON):
         try:
-            return _Reader(text, source, loader)
+            return YamlText(text, source, loader)
         except (yaml.YAMLError, ValueError, OverflowError) as error:
             line, sentence = _explained(error, text)
     raise PlanError(f"{source}:{line}: {sentence}")
@@ -188,38 +189,38 @@ def _explained(error: Exception, text: str) -> tuple[int, str]:
     return line, f"found what is no YAML ({what}); expected KEY: VALUE"
 
 
-def load(path: Path, remarks: list[str] | None = None) -> dict[str, Any]:
+def read(path: Path) -> YamlText:
     """Read a YAML file that holds one mapping; an empty file gives an empty one.
 
-    Args:
-        remarks: Takes what is said of keys that are there twice with one value; without it, they
-            are problems.
-
     Raises:
-        PlanError: It is missing, unreadable, too large, no mapping of YAML, or has a key twice.
+        PlanError: It is missing, unreadable, too large, or no mapping of YAML.
     """
     text = read_text(path, "a YAML file", MOST_BYTES)
     if text is None:
         raise PlanError(f"{path}: found no such file; expected a YAML file")
     if path.suffix == ".py":
         raise PlanError(f"{path}: found a Python file; expected a YAML file, as sparks.yaml is")
-    data = parse(text, str(path), remarks)
-    if data is None:
-        return {}
-    if not isinstance(data, dict):
-        kind = "a list" if isinstance(data, list) else "text without a key"
+    found = _read(text, str(path))
+    found.value = {} if found.value is None else found.value
+    if not isinstance(found.value, dict):
+        kind = "a list" if isinstance(found.value, list) else "text without a key"
         raise PlanError(f"{path}: found {kind}; expected a mapping (key: value)")
-    return data
+    return found
 
 
-def parse(text: str, source: str, remarks: list[str] | None = None) -> Any:
-    """Return the Python values of a text of YAML; arguments and errors are those of `load`."""
-    read = _read(text, source)
-    problems = read.twice[False]
-    (problems if remarks is None else remarks).extend(read.twice[True])
-    if problems:
-        raise PlanError(*problems)
-    return read.value
+def load(path: Path) -> dict[str, Any]:
+    """Return the mapping of a YAML file; beside the errors of `read`, a key twice is one."""
+    return dict(_once(read(path)))
+
+
+def parse(text: str, source: str) -> Any:
+    """Return the Python values of a text of YAML; errors are those of `load`."""
+    return _once(_read(text, source))
+
+
+def _once(found: YamlText) -> Any:
+    refuse([*found.twice[False], *found.twice[True]])
+    return found.value
 
 
 @contextmanager
@@ -234,28 +235,28 @@ def lines_of(path: Path) -> Iterator[None]:
     try:
         yield
     except PlanError as error:
-        read = None
+        found = None
         if any(each.startswith(f"{path}: ") for each in error.problems):
             # A file that is refused whole has no lines.
             with suppress(PlanError):
-                read = _read(read_text(path, "a YAML file", MOST_BYTES) or "", str(path))
-        if read is None:
+                found = read(path)
+        if found is None:
             raise
-        raise PlanError(*(_placed(each, str(path), read) for each in error.problems)) from None
+        raise PlanError(*(_placed(each, str(path), found) for each in error.problems)) from None
 
 
-def _placed(problem: str, source: str, read: _Reader) -> str:
+def _placed(problem: str, source: str, found: YamlText) -> str:
     """Put the line of the value that a problem names into it."""
     text = problem.removeprefix(f"{source}: ")
     ends = (".", ":", "[")
-    known = [name for name in read.lines if text.startswith(tuple(name + end for end in ends))]
+    known = [name for name in found.lines if text.startswith(tuple(name + end for end in ends))]
     if text == problem or not known:
         return problem
     # Names may have dots: the longest counts.
     name = max(known, key=len)
-    if name in read.empty:
+    if any(each == name and not (word.value or word.style) for each, word, _ in found.words):
         text = text.replace(": found null;", ": found nothing;")
-    return f"{source}:{read.lines[name]}: {text}"
+    return f"{source}:{found.lines[name]}: {text}"
 
 
 class _AlikeDumper(yaml.SafeDumper):

@@ -16,7 +16,9 @@ from pyinfra.api.state import BaseStateCallback
 
 from sparkwright import __version__
 from sparkwright.common.operations import spark_name, step_name
+from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.progress import time_text
+from sparkwright.common.render import render
 from sparkwright.common.terminal import plain
 from sparkwright.run.beside import LOSSES, run_beside
 from sparkwright.run.ssh import cause
@@ -34,6 +36,7 @@ WAIT = 3
 # In memory: a Spark that boots has no run.
 FOLDER = "/run/sparkwright"
 
+_HOLD = HOST_FILES / "run" / "hold-lease.sh"
 _HELD, _TAKEN = "held", "taken by "
 
 
@@ -55,24 +58,9 @@ def hold_script(owner: str, root: str) -> str:
     added to the record, after the time and the owner. Without the record's folder, which the first
     run makes, such lines wait.
     """
+    values = {"folder": FOLDER, "wait": WAIT, "silence": SILENCE, "held": _HELD, "taken": _TAKEN}
     record = shlex.quote(f"{root}/state/changes.log")
-    return f"""record={record}
-mkdir -p {FOLDER} && exec 9>>{FOLDER}/lock || exit 1
-if ! flock -w {WAIT} 9; then
-  since=$(date -r {FOLDER}/owner +%s)
-  printf '%s\n' "{_TAKEN}$(head -n 1 {FOLDER}/owner), since $since"
-  exit
-fi
-printf '%s\\n' {shlex.quote(owner)} > {FOLDER}/owner || exit 1
-echo {_HELD}
-waiting=
-while line=$(timeout {SILENCE} sh -c 'read -r line && printf "%s\\n" "$line"'); do
-  [ -z "$line" ] || waiting="$waiting$(date -u +%Y-%m-%dT%H:%M:%SZ) $(cat {FOLDER}/owner): $line
-"
-  if [ -n "$waiting" ] && [ -d "${{record%/*}}" ]; then
-    printf '%s' "$waiting" >> "$record" && waiting=
-  fi
-done"""
+    return render(_HOLD, record=record, owner=shlex.quote(owner), **values)
 
 
 def holder(line: str) -> str | None:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from sparkwright.common.command_line import next_line
-from sparkwright.common.errors import PlanError
+from sparkwright.common.errors import PlanError, problems_of
 from sparkwright.common.local_file import why_unwritable
 from sparkwright.common.schema import Model, as_python, nearest, parse
 from sparkwright.declared.recipe.workloads import WORKLOADS
@@ -83,10 +83,6 @@ def options_of(data: Mapping[str, object]) -> RunOptions:
 def slips(given: Mapping[str, object], *, removal: bool) -> Iterator[str]:
     """Yield the problems of `--data` values, before any connection."""
     for name, value in given.items():
-        try:
-            options = options_of({name: value})
-        except PlanError as error:
-            yield from error.problems
-            continue
-        if options.weights and removal != (options.weights == "remove"):
+        yield from (problems := problems_of(options_of, {name: value}))
+        if name == "weights" and not problems and removal != (value == "remove"):
             yield f"--data weights: found {value!r}; expected {_WEIGHTS}"

@@ -10,6 +10,7 @@ from pyinfra.context import ctx_state
 from sparkwright.common.command_line import next_line, verb_of
 from sparkwright.common.operations import is_dry_run
 from sparkwright.run.failures import report_failures
+from sparkwright.run.lease import hold_lease
 from sparkwright.run.state import check_sudo, connection_of
 from sparkwright.run.target import target, target_of
 
@@ -22,8 +23,11 @@ def check_is_run() -> None:
         raise SystemExit(f"found {path.name} run by Python; expected: {right}")
 
 
-def start_session() -> None:
-    """Check the run and the current host, before any change, and have failures reported."""
+def start_session(*, lease: bool = False) -> None:
+    """Check the run and the current host, before any change, and have failures reported.
+
+    A run that changes Sparks holds the lease of each (`hold_lease`).
+    """
     check_is_run()
     report_failures()
     if is_dry_run():
@@ -33,6 +37,8 @@ def start_session() -> None:
     # From here on, a lost Spark is noticed.
     connection_of(host)
     check_sudo(host)
+    if lease:
+        hold_lease()
 
 
 def _check_pair() -> None:

@@ -35,6 +35,12 @@ def _bundle_of(path: Path) -> Bundle | None:
     return read_bundle(path.parent / Path(source.bundle).expanduser(), source.sha256, path)
 
 
+def _served(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a target that a host's data have of its replica (`Fleet.served`)."""
+    same = {key: data.get(key) for key in ("replica", "rank", "port", "api_key")}
+    return {**same, "recipe_name": data.get("recipe"), "ranks": tuple(data.get("ranks") or ())}
+
+
 @dataclass(frozen=True)
 class SparkTarget:
     """The target of a Spark; a gateway's own host has settings and options only.
@@ -72,17 +78,12 @@ class SparkTarget:
             spark=data.get("spark") or "",
             hardware_class=data.get("hardware") or "",
             fleet=Path(data.get("fleet") or ""),
-            replica=data.get("replica"),
-            recipe_name=data.get("recipe"),
-            ranks=tuple(data.get("ranks") or ()),
-            rank=data.get("rank"),
-            port=data.get("port"),
-            api_key=data.get("api_key"),
             seat=data.get("seat") or "",
             replicas=tuple(data.get("replicas") or ()),
             chosen=tuple(data.get("chosen") or data.get("replicas") or ()),
             settings=settings_of(data),
             options=options_of(data),
+            **_served(data),
             **more,
         )
 
@@ -120,17 +121,8 @@ class SparkTarget:
     def _of_replica(self, name: str) -> Self:
         if name == self.replica:
             return self
-        served = fleet_of(self.fleet).replicas[name]
-        return replace(
-            self,
-            replica=name,
-            recipe_name=served.recipe,
-            ranks=tuple(served.sparks),
-            rank=served.sparks.index(self.spark),
-            port=served.port,
-            api_key=served.api_key,
-            seat="" if name == self.replicas[0] else name,
-        )
+        served = fleet_of(self.fleet).served(self.spark, name)
+        return replace(self, **_served(served), seat="" if name == self.replicas[0] else name)
 
     @property
     def recipe(self) -> Recipe | None:

@@ -2,9 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from sparkwright.common import yaml
@@ -41,16 +39,11 @@ def cause(error: str, login: Login | None = None) -> str:
     if not error:
         return "the connection ended: no power, no network, or a reboot"
     way = login or Login()
-    for pattern, text in _causes():
-        if match := re.search(pattern, error):
+    for each in yaml.load(_CAUSES)["causes"]:
+        if match := re.search(each["pattern"], error):
             named = {"address": way.address, "port": way.port, "login": way, "known": way.known}
-            return f"{text.format(*match.groups(), **named)} ({error})"
+            return f"{each['cause'].format(*match.groups(), **named)} ({error})"
     return error
-
-
-@cache
-def _causes() -> Sequence[tuple[str, str]]:
-    return [(each["pattern"], each["cause"]) for each in yaml.load(_CAUSES)["causes"]]
 
 
 def password_asked(spark: str, user: str | None) -> str:

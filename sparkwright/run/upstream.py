@@ -43,11 +43,7 @@ _NO_SSH = re.compile(f"{_REFUSED}|No existing session|^ProxyCommand")
 # What paramiko 4 still offers and OpenSSH does not: signatures and exchanges by SHA-1, CBC, MD5
 # (CVE-2026-44405). pyinfra allows no paramiko 5, which has dropped them.
 _WEAK = {
-    "kex": [
-        "diffie-hellman-group-exchange-sha1",
-        "diffie-hellman-group14-sha1",
-        "diffie-hellman-group1-sha1",
-    ],
+    "kex": [f"diffie-hellman-{group}-sha1" for group in ("group-exchange", "group14", "group1")],
     "ciphers": ["aes128-cbc", "aes192-cbc", "aes256-cbc", "3des-cbc"],
     "macs": ["hmac-sha1", "hmac-md5", "hmac-sha1-96", "hmac-md5-96"],
     "keys": ["ssh-rsa"],

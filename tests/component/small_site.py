@@ -26,7 +26,6 @@ from pyinfra import host
 from pyinfra.api import FactBase, StringCommand, operation
 from sparkwright.common.local_file import write_file
 from sparkwright.common.operations import failing
-from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
 
 class Slow(FactBase):
@@ -41,8 +40,7 @@ def work():
         yield StringCommand('touch "$MACHINE/changed"')
         yield StringCommand(Slow().command("operation"))
 
-start_session()
-hold_lease()
+start_session(lease=True)
 host.get_fact(Slow, word="fact")
 if WHERE == "file":
     write_file(Path("inventory/sparks.lock.yaml"), "")

@@ -33,7 +33,6 @@ from pyinfra import host, inventory, state
 from pyinfra.api import FactBase, FunctionCommand, StringCommand, operation
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.operations import files
-from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
 
 HERE = Path(__file__).parent
@@ -87,8 +86,7 @@ def handled(state, host, seconds):
         return False
     return True
 
-start_session()
-hold_lease()
+start_session(lease=True)
 work(name="First", where=WHERE)
 work(name="Second", where="")
 work(name="Third", where="")

@@ -25,7 +25,7 @@ from sparkwright.artifacts.bundle.downloads import (
     ubuntu_sources,
 )
 from sparkwright.common.command_line import next_line
-from sparkwright.common.errors import PlanError
+from sparkwright.common.errors import PlanError, refuse
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.local_file import unwritable, write_file
 from sparkwright.common.paths import HOST_FILES
@@ -69,8 +69,7 @@ def fill(folder: Path, inventory: Path, hub: Hub, apt: Sequence[str] = ()) -> st
     """
     fleet = load_fleet(inventory)
     recipes = [load_recipe(name) for name in fleet.recipes]
-    if problems := [problem for recipe in recipes for problem in unbundled(recipe)]:
-        raise PlanError(*problems)
+    refuse(problem for recipe in recipes for problem in unbundled(recipe))
     lock = ensure_lock(inventory, recipes, hub.endpoint, hub.token()).part(recipes)
     with _alone(folder):
         _check_space(folder, lock)

@@ -19,6 +19,7 @@ from urllib.parse import unquote
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.progress import JobProgress, ProgressLines
+from sparkwright.common.render import render
 from sparkwright.plan.release.bundle import BundledImage, blob, file_hash
 from sparkwright.plan.release.lock import inside
 from sparkwright.plan.release.registry import RegistryImage, content_digest, registry_architecture
@@ -39,22 +40,7 @@ _ARCHIVES = {
 }
 _SUITES = ("noble", "noble-updates", "noble-security")
 _DEPENDENCIES = ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")
-# apt with settings of its own: lists and signatures are those of the Sparks' system, and this
-# machine's apt is not changed.
-_SETTINGS = """\
-APT::Architecture "{architecture}";
-APT::Architectures {{ "{architecture}"; }};
-APT::Sandbox::User "root";
-Acquire::Languages "none";
-Dir::State "{own}";
-Dir::State::lists "{own}/lists";
-Dir::State::status "{own}/status";
-Dir::Cache "{own}/cache";
-Dir::Etc::sourcelist "{own}/sources.list";
-Dir::Etc::sourceparts "/dev/null";
-Dir::Etc::preferences "/dev/null";
-Dir::Etc::preferencesparts "/dev/null";
-"""
+_SETTINGS = Path(__file__).with_name("apt.conf")
 # Runs apt: words of a command, and the folder to run it in; returns what it prints.
 _Apt = Callable[..., str]
 
@@ -272,7 +258,7 @@ def _private_apt(architecture: str, sources: Sequence[str]) -> Iterator[_Apt]:
         (own / "cache/archives/partial").mkdir(parents=True)
         (own / "status").touch()
         (own / "sources.list").write_text("".join(f"{line}\n" for line in sources), "utf-8")
-        settings = _SETTINGS.format(own=own, architecture=architecture)
+        settings = render(_SETTINGS, own=own, architecture=architecture)
         (own / "apt.conf").write_text(settings, "utf-8")
         environment = {**os.environ, "APT_CONFIG": f"{own}/apt.conf", "LC_ALL": "C"}
 

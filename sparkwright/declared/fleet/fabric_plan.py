@@ -6,9 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
 
+from sparkwright.common.paths import HOST_FILES
+from sparkwright.common.render import render
 from sparkwright.declared.fleet.setting_values import HOST_NUMBERS
 
 GUARD = "fabric-guard.service"
+_NETPLAN = HOST_FILES / "network/fabric/60-sparkwright-fabric.yaml.j2"
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,8 @@ class FabricPlan:
     @property
     def networks(self) -> tuple[IPv4Network, IPv4Network]:
         """The subnet of each twin."""
-        a, b = map(IPv4Network, self.subnets)
-        return a, b
+        a, b = self.subnets
+        return IPv4Network(a), IPv4Network(b)
 
     @property
     def addresses(self) -> tuple[str, str]:
@@ -74,22 +77,5 @@ def netplan_text(plan: FabricPlan, port: tuple[str, str]) -> str:
 
     It names no renderer: the system's own choice holds. A Spark boots without the cable, too.
     """
-    twins = (
-        f"""\
-    {netdev}:
-      optional: true
-      dhcp4: false
-      dhcp6: false
-      accept-ra: false
-      link-local: []
-      mtu: {plan.mtu}
-      addresses: [{interface}]
-"""
-        for netdev, interface in zip(port, plan.interfaces, strict=True)
-    )
-    return f"""\
-# Made by Sparkwright; a change here is undone.
-network:
-  version: 2
-  ethernets:
-{"".join(twins)}"""
+    twins = zip(port, plan.interfaces, strict=True)
+    return render(_NETPLAN, mtu=plan.mtu, twins=twins)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sparkwright.common import yaml
-from sparkwright.common.errors import PlanError
+from sparkwright.common.errors import PlanError, refuse
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.ports import EXPORTER_PORT, PAIR_PORTS
 from sparkwright.common.schema import parse, shown, unknown
@@ -35,8 +35,7 @@ def load_fleet(path: Path) -> Fleet:
         words = tuple(file.keys_command or ())
         fleet = Fleet(path, file.sparks, replicas, file.gateway, words, file.source)
         problems = (*_spark_problems(fleet), *_replica_problems(fleet), *_gateway_problems(fleet))
-        if problems:
-            raise PlanError(*(f"{path}: {problem}" for problem in problems))
+        refuse(f"{path}: {problem}" for problem in problems)
     return fleet
 
 

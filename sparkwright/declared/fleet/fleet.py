@@ -196,6 +196,18 @@ class Fleet:
         """Return the names of the replicas that a Spark serves, in the inventory's order."""
         return [name for name, each in self.replicas.items() if spark in each.sparks]
 
+    def served(self, spark: str, name: str) -> dict[str, object]:
+        """Return a Spark's part of a replica, by the names that it has in a host's data."""
+        replica = self.replicas[name]
+        return {
+            "replica": name,
+            "recipe": replica.recipe,
+            "ranks": replica.sparks,
+            "rank": replica.sparks.index(spark),
+            "port": replica.port,
+            "api_key": replica.api_key,
+        }
+
 
 def bracketed(address: str) -> str:
     """Return an address as URLs write it."""

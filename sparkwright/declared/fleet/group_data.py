@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from sparkwright.common.errors import PlanError
+from sparkwright.common.errors import PlanError, problems_of, refuse
 from sparkwright.common.local_file import content_of
 from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.settings import Settings, read_settings, settings_of
@@ -58,18 +58,14 @@ def groups_of(fleet: Fleet, spark: str | None) -> Sequence[str]:
 def checked_group_data() -> GroupData:
     """Return the group data of a site, whose settings are valid each by itself."""
     data = read_group_data(Path(FOLDER))
-    if problems := [*setting_problems(data)]:
-        raise PlanError(*problems)
+    refuse(setting_problems(data))
     return data
 
 
 def setting_problems(data: GroupData) -> Iterator[str]:
     """Yield what is wrong with each setting by itself; names of pyinfra's own are none."""
     for group, values in sorted(data.items()):
-        try:
-            read_settings(own_settings(values), file_of(group))
-        except PlanError as error:
-            yield from error.problems
+        yield from problems_of(read_settings, own_settings(values), file_of(group))
 
 
 def own_settings(values: GroupValues) -> dict[str, object]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from sparkwright.common.errors import PlanError
+from sparkwright.common.errors import refuse
 from sparkwright.common.schema import Model, Text, as_python, parse
 from sparkwright.declared.fleet import setting_values as kinds
 
@@ -265,8 +265,7 @@ def settings_of(
     """Return the settings among the data of a host; `origin` names the file of each."""
     values = {name: data[name] for name in Settings.model_fields if name in data}
     settings = read_settings(values, "group_data")
-    if problems := [f"{origin(name)}: {name}: {text}" for name, text in _contradictions(settings)]:
-        raise PlanError(*problems)
+    refuse(f"{origin(name)}: {name}: {text}" for name, text in _contradictions(settings))
     return settings
 
 

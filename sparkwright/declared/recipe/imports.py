@@ -10,7 +10,7 @@ from pathlib import Path
 from sparkwright.common import yaml
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
-from sparkwright.common.local_file import content_of, write_file
+from sparkwright.common.local_file import read_text, write_file
 from sparkwright.declared.recipe.loader import OWN_RECIPES, load_recipe, recipe_names
 from sparkwright.declared.recipe.mods import OWN_MODS, ModFolder, read_mods
 from sparkwright.declared.recipe.published.document import NotForUs
@@ -61,10 +61,7 @@ def import_recipe(source: str, name: str, *, replace: bool = False) -> list[str]
                 data["source"] += f" Mods {', '.join(names)}: {_MODS_OF_ALL} at {others[folder]}."
         text = _HEAD + yaml.dump(data)
         path = OWN_RECIPES / f"{name}.yaml"
-        try:
-            old = content_of(path).decode() if path.exists() else None
-        except (OSError, ValueError):
-            raise PlanError(f"{path}: cannot be read; expected a recipe, or no file") from None
+        old = read_text(path, "a recipe, or no file", yaml.MOST_BYTES)
         if old is None and name in recipe_names():
             raise PlanError(
                 f"{path}: found {name} among the recipes that come with Sparkwright; "

@@ -7,7 +7,7 @@ from typing import Any
 
 from sparkwright.common import yaml
 from sparkwright.common.command_line import next_line
-from sparkwright.common.errors import PlanError
+from sparkwright.common.errors import PlanError, refuse
 from sparkwright.common.paths import FILES
 from sparkwright.common.schema import nearest, parse, shown
 from sparkwright.common.yaml import lines_of
@@ -72,8 +72,7 @@ def checked(data: dict[str, Any], path: Path) -> Recipe:
     recipe = parse(Recipe, data, str(path))
     # The rules read the options, which have to be valid first.
     problems = [*check.problems(recipe)] or [*rules.problems(recipe)]
-    if problems:
-        raise PlanError(*(f"{path}: {problem}" for problem in problems))
+    refuse(f"{path}: {problem}" for problem in problems)
     return recipe
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from sparkwright.common.errors import PlanError
+from sparkwright.common.errors import PlanError, refuse
 from sparkwright.common.progress import size_text
 from sparkwright.common.schema import nearest, shown
 from sparkwright.common.terminal import plain
@@ -193,8 +193,7 @@ def read_mods(mods: Sequence[str | Path]) -> list[ModFolder]:
             problems.append(f"found {name} more than once; expected each mod once")
     if (size := sum(each.size for each in found)) > MOST_BYTES_IN_ALL:
         problems.append(f"found {size:,} bytes in all mods; expected {MOST_BYTES_IN_ALL:,} at most")
-    if problems:
-        raise PlanError(*problems)
+    refuse(problems)
     return found
 
 

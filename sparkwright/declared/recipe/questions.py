@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from sparkwright.common import yaml
 from sparkwright.common.part import read_json
 from sparkwright.declared.recipe.recipe import Answers
 
-# What was asked, and the keys of the number in its answer that proves it.
-_PROOFS: dict[Answers, tuple[str | int, ...]] = {
-    "chat": ("a completion of one token", "usage", "completion_tokens"),
-    "embeddings": ("a request of /v1/embeddings", "data", 0, "embedding", 0),
-    "scores": ("a request of /v1/rerank", "results", 0, "relevance_score"),
-}
+# By what an engine answers: a path, the bodies of the shortest request and of an example, and the
+# keys of the number in the first one's answer that proves it.
+_KINDS: dict[str, Any] = yaml.load(Path(__file__).with_name("questions.yaml"))
 
 
 @dataclass(frozen=True)
@@ -26,30 +25,17 @@ class Question:
 
 def shortest(answers: Answers, model: str) -> Question:
     """Return the request that takes an engine the least work."""
-    if answers == "embeddings":
-        return Question("/v1/embeddings", {"model": model, "input": "Hi"})
-    if answers == "scores":
-        return Question("/v1/rerank", {"model": model, "query": "Hi", "documents": ["Hi"]})
-    body = {"model": model, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
-    return Question("/v1/chat/completions", body)
+    return Question(_KINDS[answers]["path"], {"model": model} | _KINDS[answers]["shortest"])
 
 
 def example(answers: Answers, model: str) -> Question:
     """Return a request that a person can judge the answer of."""
-    if answers == "embeddings":
-        return Question("/v1/embeddings", {"model": model, "input": "A bridge over a river"})
-    if answers == "scores":
-        documents = ["Paris is the capital of France.", "A bridge crosses a river."]
-        body = {"model": model, "query": "What is the capital of France?", "documents": documents}
-        return Question("/v1/rerank", body)
-    messages = [{"role": "user", "content": "What is 17 x 23?"}]
-    return Question("/v1/chat/completions", {"model": model, "messages": messages})
+    return Question(_KINDS[answers]["path"], {"model": model} | _KINDS[answers]["example"])
 
 
 def problem(answers: Answers, answer: str) -> str | None:
     """Return why the answer to the shortest request proves nothing; None if it does."""
-    asked, *keys = _PROOFS[answers]
-    number = _number(answer, *keys)
+    asked, number = _KINDS[answers]["asked"], _number(answer, *_KINDS[answers]["proof"])
     if number is None:
         return f"{asked} gave: {answer[:300] or 'no answer'}"
     if answers == "chat" and number < 1:

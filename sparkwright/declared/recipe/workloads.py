@@ -8,28 +8,11 @@ from sparkwright.common import yaml
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.startup import COLD_START, PHASES, WARM_START
 
+_TABLES = yaml.load(Path(__file__).with_name("workloads.yaml"))
+
 # Metric -> its label and unit, in the order in which they are shown.
 METRICS: Mapping[str, tuple[str, str]] = {
-    # Of a request after its first token; median over requests.
-    "tok_s": ("Speed of one answer", "tok/s"),
-    "tok_s_p95": ("… 95th percentile", "tok/s"),
-    "tok_s_min": ("… slowest", "tok/s"),
-    "tok_s_max": ("… fastest", "tok/s"),
-    "total_tok_s": ("All answers together", "tok/s"),
-    # Median over requests.
-    "ttft_ms": ("First token", "ms"),
-    "ttft_ms_p95": ("… 95th percentile", "ms"),
-    # Of a long prompt that no cache holds.
-    "ttft_cold_ms": ("… nothing cached", "ms"),
-    # Tokens of a prompt, by the time until the first token of its answer.
-    "prefill_tok_s": ("Reading the prompt", "tok/s"),
-    # Shares of the drafted tokens, and of each draft's first token: 0 to 1, shown in per cent.
-    "acceptance": ("Drafts accepted", "%"),
-    "acceptance_first": ("… of first tokens", "%"),
-    # One, and those of its draft that were accepted; mean over steps.
-    "accepted_length": ("Tokens a step", ""),
-    # Failed requests.
-    "errors": ("Errors", ""),
+    **{name: (each["label"], each["unit"]) for name, each in _TABLES["metrics"].items()},
     **{phase: (label, "s") for phase, label in PHASES.items()},
 }
 
@@ -87,8 +70,7 @@ class Workload:
 
 # How long all of it takes, docs/benchmark.md says: an estimate by these, and the sources' speeds.
 WORKLOADS: Mapping[str, Workload] = {
-    each["name"]: Workload(**each)
-    for each in yaml.load(Path(__file__).with_name("workloads.yaml"))["workloads"]
+    each["name"]: Workload(**each) for each in _TABLES["workloads"]
 }
 
 # The names of workloads that a recipe may expect figures of; a start's come from the journal.

@@ -18,13 +18,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from sparkwright.common.command_line import next_line
-from sparkwright.common.errors import PlanError
+from sparkwright.common.errors import PlanError, refuse
 from sparkwright.common.local_file import read_text
 from sparkwright.common.schema import Model, Text, parse
 from sparkwright.declared.recipe.recipe import Recipe
@@ -164,8 +165,7 @@ def read_bundle(folder: Path, digest: str | None, inventory: Path) -> Bundle:
     except (ValueError, RecursionError) as error:
         raise PlanError(f"{path}: found no JSON ({error}); expected {expected}") from None
     bundle = Bundle(folder, parse(BundleIndex, data, str(path)))
-    if problems := list(_wrong_files(bundle)):
-        raise PlanError(*problems[:20])
+    refuse(islice(_wrong_files(bundle), 20))
     return bundle
 
 
@@ -208,6 +208,5 @@ def wheels_of(bundle: Bundle, requirements: str, name: str) -> list[str]:
                 f"{bundle.folder / INDEX}: files: found no wheel of {requirement.split()[0]}, "
                 f"which {name} names; expected it: {bundle.remedy}"
             )
-    if problems:
-        raise PlanError(*problems)
+    refuse(problems)
     return found

@@ -11,7 +11,7 @@ from typing import ClassVar, TypeVar
 
 from sparkwright.common import yaml
 from sparkwright.common.command_line import next_line
-from sparkwright.common.errors import PlanError
+from sparkwright.common.errors import PlanError, refuse
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.part import Part
 from sparkwright.common.schema import unknown
@@ -94,8 +94,7 @@ def _from_bundle(lock: Lock, recipes: Collection[Recipe], bundle: Bundle) -> Loc
     images, checkpoints = part.images | lock.images, part.checkpoints | lock.checkpoints
     new = Lock(images=images, checkpoints=checkpoints)
     lacks = (line for recipe in recipes for line in bundle.lacks(recipe, new))
-    if problems := [*outdated(recipes, new), *lacks]:
-        raise PlanError(*dict.fromkeys(problems))
+    refuse([*outdated(recipes, new), *lacks])
     return new
 
 
@@ -134,8 +133,7 @@ def resolve(
             ask = partial(_checkpoint, recipe, name, commit, endpoint, token)
             fill(checkpoints, checkpoint_key(it), ask)
     new = Lock(images=images, checkpoints=checkpoints)
-    if problems := [*problems, *outdated(recipes, new)]:
-        raise PlanError(*dict.fromkeys(problems))
+    refuse([*problems, *outdated(recipes, new)])
     return new
 
 
@@ -187,8 +185,7 @@ def update(
     """
     path = lock_path(inventory)
     used = [load_recipe(name) for name in load_fleet(inventory).recipes]
-    if problems := unknown("--refresh", names, {recipe.name for recipe in used}):
-        raise PlanError(*problems)
+    refuse(unknown("--refresh", names, {recipe.name for recipe in used}))
     recipes = [recipe for recipe in used if not names or recipe.name in names]
     if wrong := [word for word in mirrors if "=" not in word]:
         raise PlanError(f"--registry-mirror: found {wrong[0]}; expected REGISTRY=MIRROR")
@@ -219,8 +216,7 @@ def _adopted(versions: Collection[str], recipes: Collection[Recipe]) -> dict[str
         problems += unknown("--adopt", [name], images if ":" in pin else repos)
         if found.setdefault(name, pin) != pin:
             problems.append(f"--adopt: found two versions of {name}; expected one")
-    if problems:
-        raise PlanError(*problems)
+    refuse(problems)
     return found
 
 

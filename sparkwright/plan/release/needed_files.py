@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from sparkwright.common.errors import PlanError
+from sparkwright.common.errors import PlanError, refuse
 from sparkwright.declared.recipe.recipe import Recipe
 
 # How the weights are read: as the library transformers has them, as Mistral has them, or by a
@@ -132,8 +132,7 @@ def _matching(sizes: Mapping[str, int], patterns: Collection[str], where: str) -
         if not paths:
             expected = f"a pattern of one of its {len(sizes)} files"
             problems.append(f"{where}: files: found no file for {pattern}; expected {expected}")
-    if problems:
-        raise PlanError(*problems)
+    refuse(problems)
     return found
 
 

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from sparkwright.common.errors import PlanError
+from sparkwright.common.errors import refuse
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.paths import HOST_FILES, PLUGIN
 from sparkwright.common.placed import SOCKET, Place
@@ -73,8 +73,7 @@ class Release:
 def make_release(recipe: Recipe, lock: Lock, place: Place, ranks: Ranks) -> Release:
     """Freeze a recipe for one of the Sparks of a replica."""
     recipe = recipe.for_sparks(ranks.nodes)
-    if problems := unresolved([recipe], lock, "lock"):
-        raise PlanError(*problems)
+    refuse(unresolved([recipe], lock, "lock"))
     locked = lock.images[image_key(recipe)]
     image = f"{repository(recipe.base_image)}@{locked.digest}"
     images: tuple[str, ...] = (image, locked.digest, locked.config)

@@ -11,7 +11,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from sparkwright.common.errors import PlanError
+from sparkwright.common.errors import PlanError, problems_of, refuse
 from sparkwright.common.local_file import content_of
 from sparkwright.common.schema import nearest, shown
 from sparkwright.common.yaml import lines_of
@@ -59,14 +59,13 @@ def selected(groups: Groups, limit: Sequence[str], exclude: Sequence[str]) -> li
     A pattern that matches nothing, which pyinfra would ignore, is refused.
     """
     known = {*groups, *(name for hosts in groups.values() for name, _ in hosts)}
-    if problems := [
+    refuse(
         f"{option}: found {pattern or shown(pattern)}, which matches nothing; "
         f"{nearest(pattern, known)}"
         for option, patterns in (("--limit", limit), ("--exclude", exclude))
         for pattern in patterns
         if not _matched(pattern, groups)
-    ]:
-        raise PlanError(*problems)
+    )
     within = {name for each in limit for name in _matched(each, groups)}
     out = {name for each in exclude for name in _matched(each, groups)}
     hosts = next(iter(groups.values()))
@@ -103,17 +102,9 @@ def _check_data(fleet: Fleet, parameters: Mapping[str, Any], gateway: bool, remo
     pairs = [pair.partition("=") for pair in parameters.get("data") or ()]
     given = {name: parse_cli_arg(value) for name, _, value in pairs}
     files = read_group_data(Path(FOLDER), *map(Path, parameters.get("group_data") or ()))
-    problems = [
-        *_unused(files, fleet, Path(parameters["inventory"])),
-        *_file_problems(files),
-        *_option_problems(given, fleet, removal),
-    ]
-    problems = problems or [
-        *_contradictions(fleet, gateway, files, given),
-        *_divided(fleet, files),
-    ]
-    if problems:
-        raise PlanError(*dict.fromkeys(problems))
+    unused = _unused(files, fleet, Path(parameters["inventory"]))
+    refuse([*unused, *_file_problems(files), *_option_problems(given, fleet, removal)])
+    refuse([*_contradictions(fleet, gateway, files, given), *_divided(fleet, files)])
 
 
 def _unused(files: GroupData, fleet: Fleet, inventory: Path) -> Iterator[str]:
@@ -153,12 +144,9 @@ def _option_problems(given: Mapping[str, object], fleet: Fleet, removal: bool) -
         if name not in known:
             names = foreign if is_of_pyinfra(name) else known
             yield f"--data {name}: found a name that nothing reads; {nearest(name, names)}"
-    try:
-        read_settings({key: given[key] for key in given if key in Settings.model_fields}, "--data")
-    except PlanError as error:
-        yield from error.problems
-    options = {key: given[key] for key in given if key in OPTIONS}
-    yield from slips(options, removal=removal)
+    settings = {key: given[key] for key in given if key in Settings.model_fields}
+    yield from problems_of(read_settings, settings, "--data")
+    yield from slips(given, removal=removal)
     if given.get("fabric") == "verify" and not any(
         len(each.sparks) > 1 for each in fleet.replicas.values()
     ):
@@ -189,10 +177,7 @@ def _contradictions(
         layers.append(("--data", given))
         values = {name: value for _, layer in layers for name, value in layer.items()}
         origins = {name: source for source, layer in layers for name in layer}
-        try:
-            settings_of(values, origins.__getitem__)
-        except PlanError as error:
-            yield from error.problems
+        yield from problems_of(settings_of, values, origins.__getitem__)
 
 
 def check_logins(path: Path, hosts: Sequence[Host], key: str | None = None) -> None:
@@ -209,8 +194,7 @@ def check_logins(path: Path, hosts: Sequence[Host], key: str | None = None) -> N
                     f"{where}.ssh_known_hosts_file: found no folder {folder}; expected one"
                 )
     with lines_of(path):
-        if problems:
-            raise PlanError(*problems)
+        refuse(problems)
 
 
 def key_problem(name: str) -> str:

@@ -11,7 +11,7 @@ import click
 from pyinfra import config, state
 from pyinfra.api.state import MAX_PARALLEL
 
-from sparkwright.common.errors import PlanError
+from sparkwright.common.errors import PlanError, refuse
 from sparkwright.common.paths import inventory_file
 from sparkwright.common.yaml import lines_of
 from sparkwright.declared.fleet.file import load_fleet, unsupported
@@ -48,8 +48,7 @@ def load(path: Path, gateway: bool = False) -> dict[str, list[Host]]:
     fleet = load_fleet(path)
     recipes = {name: load_recipe(name) for name in fleet.recipes}
     with lines_of(path):
-        if problems := unsupported(fleet, recipes):
-            raise PlanError(*problems)
+        refuse(unsupported(fleet, recipes))
     if gateway:
         return _gateway(fleet)
     hosts = {name: _host(fleet, name) for name in fleet.sparks}
@@ -122,18 +121,11 @@ def groups_of_python(path: Path) -> dict[str, list[Host]]:
 
 def _host(fleet: Fleet, name: str) -> Host:
     spark, replicas = fleet.sparks[name], fleet.replicas_of(name)
-    replica = fleet.replicas[replicas[0]] if replicas else None
     return "@local" if spark.local else name, {
         **spark.connection,
-        "spark": name,
-        "hardware": spark.hardware,
-        "fleet": str(fleet.source),
-        "replica": replicas[0] if replicas else None,
-        "recipe": replica and replica.recipe,
-        "ranks": replica and replica.sparks,
-        "rank": replica and replica.sparks.index(name),
-        "port": replica and replica.port,
-        "api_key": replica and replica.api_key,
+        **{"spark": name, "hardware": spark.hardware, "fleet": str(fleet.source)},
+        **dict.fromkeys(("replica", "recipe", "ranks", "rank", "port", "api_key")),
+        **(fleet.served(name, replicas[0]) if replicas else {}),
         **({"replicas": replicas} if len(replicas) > 1 else {}),
     }
 

@@ -13,7 +13,6 @@ from sparkwright.common.operations import failing, notice, spark_name
 from sparkwright.common.part import Part
 from sparkwright.engine.deploy import laid_down
 from sparkwright.engine.operations import serve_again
-from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
 from sparkwright.run.state import read_now
 from sparkwright.run.target import Target, seats
@@ -68,8 +67,7 @@ def apply() -> None:
 @deploy("Rollback")
 def to(release: str) -> None:
     """Serve a release that the chosen replica has served, for a rollout that goes back."""
-    start_session()
-    hold_lease()
+    start_session(lease=True)
     for own in seats():
         rollback(name="Serve a release again", own=own, release=release)
 

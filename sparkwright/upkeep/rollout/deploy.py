@@ -13,7 +13,6 @@ from sparkwright.common.operations import failing
 from sparkwright.common.part import Part
 from sparkwright.engine.operations import serving, switch_settings
 from sparkwright.engine.switch import Outcome, is_beside
-from sparkwright.run.lease import hold_lease
 from sparkwright.run.session import start_session
 from sparkwright.run.state import read_now
 from sparkwright.run.target import Target, seats
@@ -45,8 +44,7 @@ def intend(answers: str) -> None:
 @deploy("Rollout")
 def switch(answers: str, minimum_speed: float | None = None) -> None:
     """Have the chosen replicas serve their releases, which are on their Sparks."""
-    start_session()
-    hold_lease()
+    start_session(lease=True)
     for own in seats():
         if own.release:
             switched(name="Serve the release", own=own, answers=answers, least=minimum_speed)

@@ -82,8 +82,8 @@ ALONE = SERVES | {"ranks": ["a"], "spark": "a", "hardware": "lab"}
 @pytest.fixture
 def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for step in ("start_session", "hold_lease", "announce"):
-        monkeypatch.setattr(deploy, step, lambda: None)
+    for step in ("start_session", "announce"):
+        monkeypatch.setattr(deploy, step, lambda **_: None)
     monkeypatch.setattr(run_spark, "recipe_of", lambda _: recipe())
     monkeypatch.setattr(run_target, "ensure_lock", lambda *_, **__: lock())
     return tmp_path / "sparks.yaml"

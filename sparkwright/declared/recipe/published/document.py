@@ -9,7 +9,7 @@ from typing import Any
 import yaml as pyyaml
 
 from sparkwright.common import yaml
-from sparkwright.common.errors import PlanError
+from sparkwright.common.errors import PlanError, refuse
 from sparkwright.common.schema import shown
 from sparkwright.declared.recipe.published.serve_line import ShellError
 
@@ -37,44 +37,25 @@ class Document:
 
     def __init__(self, path: Path, source: str, mods: Sequence[Path]) -> None:
         self.path, self.source, self.mods = path, source, mods
-        self.remarks: list[str] = []
         if path.stat().st_size > MOST_BYTES:
             raise PlanError(f"{path}: found more than {MOST_BYTES:,} bytes; expected a recipe")
-        self.data = yaml.load(path, self.remarks)
-        self._lines: dict[Keys, int] = {}
-        self._blocks: set[Keys] = set()
-        older = pyyaml.SafeLoader(path.read_bytes())
-        self._place((), older.get_single_node(), 1, older)
-
-    def _place(
-        self, keys: Keys, node: pyyaml.Node | None, line: int, older: pyyaml.SafeLoader
-    ) -> None:
-        """Note the line of each key below a node.
-
-        Words that the author's program, a reader of YAML 1.1, takes for something else are refused:
-        `solo_only: no` is text here, and false there.
-        """
-        self._lines[keys] = line
-        if isinstance(node, pyyaml.ScalarNode):
-            if node.style in ("|", ">"):
-                self._blocks.add(keys)
-            self._refuse_older(node, self.get(*keys), older)
-        elif isinstance(node, pyyaml.SequenceNode):
-            for index, item in enumerate(node.value):
-                self._place((*keys, index), item, item.start_mark.line + 1, older)
-        elif isinstance(node, pyyaml.MappingNode):
-            for name, value in node.value:
-                self._refuse_older(name, name.value, older)
-                self._place((*keys, str(name.value)), value, name.start_mark.line + 1, older)
-
-    def _refuse_older(
-        self, node: pyyaml.ScalarNode, value: object, older: pyyaml.SafeLoader
-    ) -> None:
-        read = older.construct_object(node)
-        if isinstance(read, bool | int | float) and read != value:
-            found = f"{self.path}:{node.start_mark.line + 1}: found {node.value}, which programs "
-            expected = "expected true, false, a decimal number, or quotes"
-            raise PlanError(f"{found}read differently; {expected}")
+        found = yaml.read(path)
+        refuse(found.twice[False])
+        self.data, self.remarks = found.value, found.twice[True]
+        self._lines = {**found.lines, "": 1}
+        self._blocks = {name for name, word, _ in found.words if word.style in ("|", ">")}
+        # Words that the author's program, a reader of YAML 1.1, takes for something else are
+        # refused: `solo_only: no` is text here, and false there.
+        older: Any = pyyaml.SafeLoader("")
+        for name, word, value in found.words:
+            node = pyyaml.ScalarNode("", word.value, style=word.style)
+            node.tag = older.resolve(pyyaml.ScalarNode, word.value, (not word.style, True))
+            read = older.construct_object(node)
+            if isinstance(read, bool | int | float) and read != value:
+                raise PlanError(
+                    f"{path}:{found.lines[name]}: found {word.value}, which programs read "
+                    "differently; expected true, false, a decimal number, or quotes"
+                )
 
     def get(self, *keys: str | int) -> Any:
         """Return a value; None where a key on the way to it is missing."""
@@ -105,15 +86,14 @@ class Document:
 
         ``within`` is the number of a line of its text, from 0.
         """
-        while keys not in self._lines:
+        while (name := _name(keys)) not in self._lines:
             keys = keys[:-1]
-        inside = -1 if within is None or keys not in self._blocks else within
-        return self._lines[keys] + inside + 1
+        inside = -1 if within is None or name not in self._blocks else within
+        return self._lines[name] + inside + 1
 
     def problem(self, keys: Keys, sentence: str, within: int | None = None) -> str:
         """Say a problem as ``FILE:LINE: KEY: found X; expected Y``."""
-        name = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)[1:]
-        return f"{self.path}:{self.line(*keys, within=within)}: {name}: {sentence}"
+        return f"{self.path}:{self.line(*keys, within=within)}: {_name(keys)}: {sentence}"
 
     def wrong(self, *keys: str | int, expected: str) -> str:
         """Say of a value what is expected in its place."""
@@ -124,3 +104,7 @@ class Document:
     def shell_error(self, key: str, error: ShellError) -> PlanError:
         """Return the exception for the problems of a text for a shell."""
         return PlanError(*(self.problem((key,), sentence, at) for at, sentence in error.found))
+
+
+def _name(keys: Keys) -> str:
+    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)[1:]

@@ -56,14 +56,7 @@ _PATH = re.compile(r"((?!\.git|\.\.?(/|$))[^/\\]{1,200}(/|$)){1,16}(?<!/)", re.I
 _SETTINGS = "core.hooksPath=/dev/null fetch.unpackLimit=1 core.bigFileThreshold=4m pack.threads=1"
 _OWN = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true", "SSH_ASKPASS": "true", "LC_ALL": "C"}
 _OWN |= {"GIT_SSH_COMMAND": "ssh -o BatchMode=yes", "GIT_NO_LAZY_FETCH": "1"}
-_REASONS = {
-    "not our ref|unadvertised object|find remote ref": "found no such commit in the repository; "
-    "expected a branch, a tag, or all 40 digits of a commit",
-    "resolve host|unable to access": "cannot be reached; expected a network that leads there",
-    "could not read Username|Authentication failed|Permission denied|not found": "found no such "
-    "repository, or none that you may read; expected ssh or git's credential helper to log in",
-    "[Oo]ut of memory|mmap failed|too large|invalid index-pack": "found more than it may take",
-}
+_CAUSES = Path(__file__).with_name("git_causes.yaml")
 
 
 @dataclass(frozen=True)
@@ -245,9 +238,10 @@ def _git(*words: str, protocols: tuple[str, ...] = ()) -> str:
         log.seek(0)
         told = log.read(20_000).decode(errors="replace")
         if status:
-            reasons = (each for find, each in _REASONS.items() if re.search(find, told))
+            causes = yaml.load(_CAUSES)["causes"]
+            known = (each["cause"] for each in causes if re.search(each["pattern"], told))
             said = " ".join(told.split())[-300:] or status
-            raise PlanError(f"git: {next(reasons, 'failed')} ({said})")
+            raise PlanError(f"git: {next(known, 'failed')} ({said})")
         out.seek(0)
         return out.read(_MOST_OF_GIT).decode(errors="replace")
 

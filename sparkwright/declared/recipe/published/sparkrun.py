@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkwright.common import yaml
-from sparkwright.common.errors import PlanError
+from sparkwright.common.errors import PlanError, refuse
 from sparkwright.common.schema import shown
 from sparkwright.declared.recipe.mods import ENTRY, MOST_MODS, ModFolder, read_mods
 from sparkwright.declared.recipe.published import serve_line
@@ -67,8 +67,7 @@ def translate(document: Document) -> Translated:
     if lines and model and model != line.model:
         found = f"found the model {line.model}; expected {model}, which `model` names"
         problems.append(f"{document.path}:{places['checkpoints']}: command: {found}")
-    if problems:
-        raise PlanError(*problems)
+    refuse(problems)
     places |= {f"env.{key}": document.line("env", key) for key in document.mapping("env")}
     places |= {"image": document.line("container"), "image.mods": document.line("mods")}
     places["sparks"] = places.get(f"args.{_SIZE}", places["checkpoints"])

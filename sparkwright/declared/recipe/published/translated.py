@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparkwright.common.errors import PlanError
+from sparkwright.common.errors import PlanError, refuse
 from sparkwright.common.schema import nearest, shown
 from sparkwright.common.terminal import plain
 from sparkwright.declared.recipe import vllm_names
@@ -111,8 +111,7 @@ class Translated:
         (_, (options, env)), *others = self.runs.items()
         first = _settings(options, env, checkpoints)
         wrong, unjudged = self._judged(vllm, judge, **first)
-        if problems := [*self._problems(options, env), *wrong]:
-            raise PlanError(*problems)
+        refuse([*self._problems(options, env), *wrong])
         served = options.get("served-model-name", self.model)
         self.data = {
             "name": re.sub(r"[^a-z0-9.-]+", "-", self.name.lower()).strip(".-")[:63].strip(".-"),
