@@ -68,7 +68,7 @@ def test_nothing_fails_while_engines_come_and_go(patient: Running) -> None:
             for client in clients:
                 client.start()
             stack.callback(over.set)
-        for _ in range(4):
+        for _ in range(2):
             waiting(patient, 4)
             before = len(found)
             with engine_of(patient.root, "a"):

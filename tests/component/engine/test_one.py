@@ -57,8 +57,13 @@ def test_a_refused_command_line_is_told_from_other_ends(spark: Spark) -> None:
     assert "other/unit.json" in spark.status
 
 
-def test_an_engine_that_never_answers_is_late(spark: Spark) -> None:
+def test_a_start_that_is_stopped_and_one_that_is_late(spark: Spark) -> None:
     spark.set("hang")
+    spark.start()
+    until(lambda: spark.container_lives)
+    spark.signal(signal.SIGTERM)
+    assert spark.end() == 0
+    assert not any(command.startswith("stop") for command in spark.docker), "nothing to drain"
     spark.unit(start_timeout=1)
     spark.start()
     assert spark.end() == 1
@@ -72,15 +77,6 @@ def test_the_page_cache_stays_where_it_does_not_count_as_used(spark: Spark) -> N
     spark.start()
     spark.wait_status("serving")
     assert not (spark.state / "dropped-caches").exists()
-
-
-def test_a_stop_during_the_start(spark: Spark) -> None:
-    spark.set("hang")
-    spark.start()
-    until(lambda: spark.container_lives)
-    spark.signal(signal.SIGTERM)
-    assert spark.end() == 0
-    assert not any(command.startswith("stop") for command in spark.docker), "nothing to drain"
 
 
 def test_waits_for_docker_without_a_start(spark: Spark) -> None:
