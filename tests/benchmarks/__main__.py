@@ -1,18 +1,16 @@
 """make bench: what runs cost on a virtual Spark of its own, as ratios.
 
-python -m tests.benchmarks [FOLDER]: prints all tables, and puts them into FOLDER/performance.md,
-docs by default. Fleets alone: python -m tests.benchmarks.fleet.
+python -m tests.benchmarks: prints all tables, and puts them into docs/performance.md.
 """
 
 import argparse
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 from tests.benchmarks.fleet import fleet_table
 from tests.benchmarks.no_op import LOGIN, OURS, START, no_op_table
-from tests.benchmarks.page import PAGE, last_figures, write_page
+from tests.benchmarks.page import last_figures, write_page
 from tests.benchmarks.tools import FIGURES
 from tests.driver.product import DEPLOY, pyinfra
 from tests.lab.lab import Lab
@@ -41,17 +39,15 @@ def measure() -> None:
     print(f"\n{aim}; found {one_spark():.1f} x")
 
 
-def main(folder: Path) -> int:
+def main() -> int:
     """Measure in a shard, and write the page, also of a run that ends early."""
     shutil.rmtree(FIGURES, ignore_errors=True)
     shard = [sys.executable, "-m", "tests.lab.shard", "benchmarks"]
     status = subprocess.call([*shard, "--", sys.executable, "-m", "tests.benchmarks"])
-    write_page(folder, last_figures())
+    write_page(last_figures())
     return status
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("folder", nargs="?", type=Path, default=PAGE.parent, metavar="FOLDER")
-    folder = parser.parse_args().folder
-    measure() if SHARD else sys.exit(main(folder))
+    argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__).parse_args()
+    measure() if SHARD else sys.exit(main())

@@ -1,25 +1,19 @@
 """Costs of a run that changes nothing for the operator's machine, by the number of Sparks.
 
-python -m tests.benchmarks.fleet [N …]: 1, 4, 16 and 64 Sparks by default.
-
 All of them are one virtual Spark, by an address each. Each has a connection, a survey and a lease,
 as in a fleet, so the CPU time and memory of the operator's machine are those of a fleet. The time
 that passes is not: one Spark does the work of all, on the same processors.
 """
 
-import argparse
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 import yaml
 
-from tests.benchmarks.page import fleet_section, last_figures
 from tests.benchmarks.tools import Cost, check_unchanged, measured, record, typical
 from tests.driver.product import DEPLOY, command
-from tests.lab.lab import Lab, fleet_text
+from tests.lab.lab import fleet_text
 from tests.lab.network import LAN_PORT
-from tests.lab.shard import enter
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET, KNOWN_HOSTS
 
@@ -74,33 +68,14 @@ def write_inventory(size: int) -> None:
     FLEET.write_text(yaml.safe_dump(fleet, sort_keys=False))
 
 
-def fleet_table(spark: Handle, sizes: Sequence[int] = SIZES) -> None:
+def fleet_table(spark: Handle) -> None:
     """Measure runs that change nothing, in turn. The Spark is then used up."""
-    prepare(spark, max(sizes))
-    rounds: dict[int, list[Cost]] = {size: [] for size in sizes}
+    prepare(spark, max(SIZES))
+    rounds: dict[int, list[Cost]] = {size: [] for size in SIZES}
     for _ in range(ROUNDS):
-        for size in sizes:
+        for size in SIZES:
             write_inventory(size)
             rounds[size].append(no_op(size))
             print(f"  {size} Sparks: {rounds[size][-1]}", flush=True)
     table = {size: typical(costs) for size, costs in rounds.items()}
     record("fleet", {size: asdict(cost) for size, cost in table.items()})
-
-
-def main(sizes: Sequence[int]) -> None:
-    lab = Lab()
-    lab.up(1, engine="stand-in")
-    try:
-        measured([*command("inventory/lab.py"), DEPLOY, "-y"])
-        fleet_table(lab.spark("spark1"), sizes)
-        print(fleet_section(last_figures()["fleet"]))
-    finally:
-        lab.down()
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.fleet", description=__doc__)
-    parser.add_argument("sizes", nargs="*", type=int, default=list(SIZES), metavar="N")
-    sizes = parser.parse_args().sizes
-    enter("fleet", "tests.benchmarks.fleet", *map(str, sizes))
-    main(sizes)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.no_op import LOGIN, OURS, TRIP
@@ -14,17 +13,13 @@ _BEGIN, _END = "<!-- {}: by make bench -->", "<!-- end of {} -->"
 Figures = Mapping[str, Any]
 
 
-def write_page(folder: Path, figures: Figures) -> None:
-    """Put figures into the page of a folder, made of that in docs; the rest of it stays."""
-    page = folder / PAGE.name
-    text = (page if page.exists() else PAGE).read_text()
-    folder.mkdir(parents=True, exist_ok=True)
+def write_page(figures: Figures) -> None:
+    """Put figures into the page; the rest of it stays."""
     for name, section in _SECTIONS.items():
         if name in figures:
             made = section(figures[name])
             print(f"\n{made}")
-            text = filled(text, name, made)
-    page.write_text(text)
+            PAGE.write_text(filled(PAGE.read_text(), name, made))
 
 
 def filled(page: str, name: str, text: str) -> str:

@@ -8,13 +8,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from socketserver import TCPServer
-from typing import ClassVar
 
 import pytest
-import requests
 
 from tests.clock import patience
 
@@ -80,38 +78,6 @@ class QuietHandler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Print nothing."""
-
-
-class Forwarding(QuietHandler):
-    """A proxy for plain http, which notes the URLs that it is asked for."""
-
-    asked: ClassVar[list[str]]
-
-    def do_GET(self) -> None:
-        """Ask for it, and pass on the answer."""
-        self.asked.append(self.path)
-        with requests.Session() as direct:
-            direct.trust_env = False
-            headers = dict(self.headers)
-            answer = direct.get(self.path, headers=headers, timeout=patience())
-        self.send_response(answer.status_code)
-        for name, value in answer.headers.items():
-            if name not in ("Transfer-Encoding", "Content-Encoding", "Content-Length"):
-                self.send_header(name, value)
-        self.send_header("Content-Length", str(len(answer.content)))
-        self.end_headers()
-        self.wfile.write(answer.content)
-
-
-@contextmanager
-def forwarding(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Have this machine's environment name a proxy, also for loopback; the URLs it is asked for."""
-    monkeypatch.setattr(Forwarding, "asked", [], raising=False)
-    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Forwarding)) as address:
-        monkeypatch.setenv("HTTP_PROXY", f"http://me:proxy-s3cret@{address}")
-        monkeypatch.delenv("NO_PROXY", raising=False)
-        monkeypatch.delenv("no_proxy", raising=False)
-        yield Forwarding.asked
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import paramiko
 from paramiko.common import cMSG_CHANNEL_SUCCESS
@@ -33,6 +34,11 @@ class Machine:
     folder: Path
     port: int = field(default_factory=free_port)
     process: "subprocess.Popen[bytes] | None" = None
+
+    def reached(self, **more: Any) -> dict[str, Any]:
+        """Return the data of a host by which pyinfra gets there."""
+        own = {"ssh_hostname": "127.0.0.1", "ssh_port": self.port, "ssh_user": "ann"}
+        return own | {"ssh_key": str(self.folder.parent / "user-key")} | more
 
     def power_on(self) -> None:
         """Start it; the SSH server then takes connections."""

@@ -6,15 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.component import command_line
+from tests.component.command_line import Ended, fake_hosts
 
-INVENTORY = """
-def _spark(name):
-    return "@fake/" + name, {
-        "fake_delay": 0, "fake_delay_jitter": 0, "spark": name, "replica": name, "ranks": [name],
-    }
-
-sparks = [_spark(name) for name in ("a", "b", "c")]
-"""
+# A run for real is to say the same as a dry run does.
+BOTH = pytest.mark.parametrize("options", [["--dry"], ["--json"]])
+THREE = fake_hosts(sparks={n: {"spark": n, "replica": n, "ranks": [n]} for n in "abc"})
 # What is found of a Spark is the test's; that a deploy goes on after the preflight, a file tells.
 DEPLOY = """
 from pathlib import Path
@@ -48,41 +44,30 @@ preflight.preflight(
 """
 
 
-def _run(folder: Path, unfit: str, *options: str, same: str = "") -> tuple[int, str]:
-    (folder / "inventory.py").write_text(INVENTORY)
-    (folder / "deploy.py").write_text(
-        f"UNFIT = {unfit!r}\nMACHINES = {dict.fromkeys(same, '1')}\n{DEPLOY}"
-    )
-    status, said = command_line.run(folder, *options)
-    assert "Traceback" not in said, said
-    return status, said
+def _run(folder: Path, unfit: str, *options: str, same: str = "") -> Ended:
+    head = f"UNFIT = {unfit!r}\nMACHINES = {dict.fromkeys(same, '1')}\n"
+    return command_line.run(folder, *options, inventory=THREE, deploy=head + DEPLOY)
 
 
-@pytest.mark.parametrize("options", [["--dry"], ["--dry", "-y"], ["--dry", "--json"], ["--json"]])
+@BOTH
 def test_it_ends_after_the_preflight_of_all_where_a_run_would(
     tmp_path: Path, options: list[str]
 ) -> None:
-    status, said = _run(tmp_path, "ac", *options)
-    assert status == 1, said
+    said = _run(tmp_path, "ac", *options).failed("preflight failed: a and c. A run would end here")
     for words in ("found 1 GiB; expected 100", "found none; expected one", "found an odd one"):
         assert said.count(words) == 1
-    assert "preflight failed: a and c. A run would end here" in said
     assert not list(tmp_path.glob("*-went-on"))
 
 
-@pytest.mark.parametrize("options", [["--dry"], ["--json"]])
+@BOTH
 def test_a_machine_under_two_names_is_one_too_many(tmp_path: Path, options: list[str]) -> None:
-    status, said = _run(tmp_path, "", *options, same="ac")
-    assert status == 1, said
+    said = _run(tmp_path, "", *options, same="ac").failed("of the two out of inventory/sparks.yaml")
     assert re.search("error: (c is the same machine as a|a is the same machine as c)", said)
-    assert "Take one of the two out of inventory/sparks.yaml" in said
-    assert _run(tmp_path, "", *options, same="b")[0] == 0
 
 
 def test_with_few_at_a_time_each_of_the_unfit_ends_it(tmp_path: Path) -> None:
-    status, said = _run(tmp_path, "abc", "--dry", "--parallel", "1")
-    assert status == 1
-    assert "preflight failed: " in said
+    _run(tmp_path, "abc", "--dry", "--parallel", "1").failed("preflight failed: ")
+    _run(tmp_path, "", "--dry", "--parallel", "1", same="b").succeeded()
 
 
 # A file lies where the first operation wants a folder; nothing is in the second one's way.
@@ -101,38 +86,35 @@ managed_files(name="Others", entries=[Directory(str(HERE / "link"))])
 """
 
 
-@pytest.mark.parametrize("options", [["--dry"], ["--dry", "-y"], ["--dry", "--json"], ["--json"]])
+@BOTH
 def test_what_stops_a_later_operation_is_shown_and_fails_it(
     tmp_path: Path, options: list[str]
 ) -> None:
     data = {"spark": "a", "ranks": ["a"], "root": str(tmp_path)}
-    (tmp_path / "inventory.py").write_text(f'hosts = [("@local", {data})]\n')
-    (tmp_path / "deploy.py").write_text(BLOCKED)
+    inventory = f'hosts = [("@local", {data})]\n'
     (tmp_path / "bin").touch()
-    status, said = command_line.run(tmp_path, *options)
-    assert status == 1, said
-    assert "Folders: a run would fail here:" in said
+    run = command_line.run(tmp_path, *options, inventory=inventory, deploy=BLOCKED)
+    said = run.failed("Folders: a run would fail here:")
     assert said.count("bin is no directory") == 1
     assert "Others: a run would fail" not in said
     assert not (tmp_path / "link").exists()
     # What does not fail ends as it did.
-    (tmp_path / "deploy.py").write_text(BLOCKED.replace("bin", "jobs"))
-    status, said = command_line.run(tmp_path, *options)
-    assert status == 0, said
+    command_line.run(tmp_path, *options, deploy=BLOCKED.replace("bin", "jobs")).succeeded()
+
+
+def _serving(replica: str | None, *ranks: str) -> dict[str, dict[str, object]]:
+    """Return the hosts of a replica, or of none, on which the command `fail` fails."""
+    data: dict[str, object] = {"replica": replica, "ranks": [*ranks] if replica else None}
+    data["fake_responses"] = {"fail": {"success": False}}
+    return {name: {"spark": name, **data} for name in sorted(ranks)}
 
 
 # Two pairs, a Spark on its own, and an idle one.
-PAIRS = """
-def _spark(name, replica, ranks):
-    return "@fake/" + name, {
-        "fake_delay": 0, "fake_delay_jitter": 0, "fake_responses": {"fail": {"success": False}},
-        "spark": name, "replica": replica, "ranks": ranks,
-    }
-
-big = [_spark(name, "big", ["spark-a", "spark-b"]) for name in ("spark-a", "spark-b")]
-wide = [_spark(name, "wide", ["spark-d", "spark-c"]) for name in ("spark-c", "spark-d")]
-chat = [_spark("spark-e", "chat", ["spark-e"]), _spark("spark-f", None, None)]
-"""
+PAIRS = fake_hosts(
+    big=_serving("big", "spark-a", "spark-b"),
+    wide=_serving("wide", "spark-d", "spark-c"),
+    chat=_serving("chat", "spark-e") | _serving(None, "spark-f"),
+)
 STEPS = """
 from pyinfra import host
 from pyinfra.operations import server
@@ -144,25 +126,18 @@ server.shell(name="Second", commands=["true"])
 """
 
 
-def _run_pairs(folder: Path, *options: str, failing: str = "") -> tuple[int, str]:
-    (folder / "inventory.py").write_text(PAIRS)
-    (folder / "deploy.py").write_text(f"FAILING = {failing!r}\n{STEPS}")
-    return command_line.run(folder, "-y", "--fail-percent", "0", *options)
+def _run_pairs(folder: Path, *options: str, failing: str = "") -> Ended:
+    words = ("-y", "--fail-percent", "0", *options)
+    deploy = f"FAILING = {failing!r}\n{STEPS}"
+    return command_line.run(folder, *words, inventory=PAIRS, deploy=deploy)
 
 
 @pytest.mark.parametrize(
     "options",
-    [
-        ["--parallel", "3"],
-        ["--limit", "big"],
-        ["--limit", "@fake/spark-a", "--limit", "@fake/spark-b"],
-        ["--limit", "chat", "--parallel", "1"],
-    ],
+    [["--parallel", "3"], ["--limit", "big"], ["--limit", "chat", "--parallel", "1"]],
 )
 def test_whole_pairs_run_pairs(tmp_path: Path, options: list[str]) -> None:
-    status, said = _run_pairs(tmp_path, *options)
-    assert status == 0, said
-    assert "Second" in said
+    _run_pairs(tmp_path, *options).succeeded("Second")
 
 
 @pytest.mark.parametrize(
@@ -175,18 +150,14 @@ def test_whole_pairs_run_pairs(tmp_path: Path, options: list[str]) -> None:
     ],
 )
 def test_what_parts_a_pair_is_refused(tmp_path: Path, options: list[str], problem: str) -> None:
-    status, said = _run_pairs(tmp_path, *options)
-    assert status == 1
-    assert problem in said
-    assert "First" not in said
+    assert "First" not in _run_pairs(tmp_path, *options).failed(problem)
 
 
 def test_to_go_on_leaves_out_both_sparks_of_a_pair(tmp_path: Path) -> None:
-    status, said = _run_pairs(tmp_path, failing="spark-b")
-    assert status == 1
-    assert "spark-b failed at: First" in said
-    assert "Not done on any Spark: Second" in said
-    assert "To go on without replica big: pyinfra" in said
-    assert "deploy.py --exclude big\n" in said
-    status, said = _run_pairs(tmp_path, "--exclude", "big", failing="spark-b")
-    assert status == 0, said
+    _run_pairs(tmp_path, failing="spark-b").failed(
+        "spark-b failed at: First",
+        "Not done on any Spark: Second",
+        "To go on without replica big: pyinfra",
+        "deploy.py --exclude big\n",
+    )
+    _run_pairs(tmp_path, "--exclude", "big", failing="spark-b").succeeded()

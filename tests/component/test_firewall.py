@@ -3,13 +3,12 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.programs import script
+from tests.programs import ended, script
 
 PROJECT = Path(__file__).parents[2]
 
@@ -43,14 +42,8 @@ def inside(tmp_path):
     def run_code(code):
         private = ["unshare", "--net", "--mount", "--propagation", "private"]
         words = ["sh", "-ec", INSIDE, "inside", str(tmp_path), sys.executable, PRELUDE + code]
-        done = subprocess.run(
-            [*private, *words],
-            cwd=PROJECT,
-            env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        own = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        done = ended([*private, *words], cwd=PROJECT, env=own)
         assert done.returncode == 0, done.stdout + done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 

@@ -1,56 +1,31 @@
 """A package comes beside others who use apt: a real apt, which takes a folder for its system."""
 
 import fcntl
-import os
 import shutil
 import subprocess
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyinfra.api import operation
-from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.artifacts.bundle.downloads import download_packages
-from sparkwright.machine.host.operations import packages
 from sparkwright.machine.host.operations.packages import (
     attempt,
     holder,
-    install,
     parse_attempt,
 )
 from tests.clock import patience
 from tests.component.servers import free_port, listens, until
 from tests.lab import apt
+from tests.makers.apt_root import apt_root, installed, needs_apt
 from tests.makers.bundle import write_index
-from tests.programs import script
+from tests.programs import ended, script
 from tests.unit.driven import Driven, this_machine
 
-pytestmark = pytest.mark.skipif(
-    not all(map(shutil.which, ("apt-get", "apt-ftparchive", "dpkg-deb", "gpg"))),
-    reason="needs apt-get, apt-ftparchive, dpkg-deb and gpg",
-)
+pytestmark = needs_apt
 
 # What the package asks for.
 _STATUS = "Package: python3\nStatus: install ok installed\nArchitecture: {}\nVersion: 3.11\n\n"
-CONFIG = """\
-Dir::Etc::SourceList "/dev/null";
-Dir::Etc::SourceParts "{0}/sources";
-Dir::State::Lists "{0}/lists";
-Dir::State::status "{0}/var/lib/dpkg/status";
-Dir::State::extended_states "{0}/extended_states";
-Dir::Cache "{0}/cache";
-Dir::Log "{0}/log";
-Dpkg::Options {{ "--root={0}"; "--force-not-root"; "--force-script-chrootless"; }};
-APT::Sandbox::User "root";
-Acquire::http::Proxy "DIRECT";
-Acquire::Retries "0";
-"""
-
-
-@operation()
-def installed(package: str) -> Generator[PyinfraCommand]:
-    yield install(package)
 
 
 class Root:
@@ -109,21 +84,11 @@ def root(
     caplog: pytest.LogCaptureFixture,
 ) -> Root:
     caplog.set_level("INFO")
-    folder = tmp_path / "root"
-    for name in ("sources", "lists/partial", "cache/archives/partial", "log", "var/lib/dpkg/info"):
-        (folder / name).mkdir(parents=True)
-    for name in ("updates", "triggers"):
-        (folder / "var/lib/dpkg" / name).mkdir()
-    (folder / "var/lib/dpkg/status").write_text(_STATUS.format(_architecture()))
+    folder = apt_root(tmp_path, monkeypatch, _STATUS.format(_architecture()))
     shutil.copy(repository / "gpgkey", folder / "key.asc")
     (folder / "sources/toolkit.sources").write_text(
         f"Types: deb\nURIs: {repository_url}/deb/$(ARCH)\nSuites: /\nSigned-By: {folder}/key.asc\n"
     )
-    (folder / "apt.conf").write_text(CONFIG.format(folder))
-    monkeypatch.setenv("APT_CONFIG", str(folder / "apt.conf"))
-    monkeypatch.setenv("DPKG_ROOT", str(folder))
-    monkeypatch.setattr(packages, "_ATTEMPT", packages._ATTEMPT.replace("/run/lock", str(tmp_path)))
-    monkeypatch.setattr(packages, "_updated", set())
     return Root(folder)
 
 
@@ -225,12 +190,6 @@ def test_one_that_a_killed_run_began_is_waited_for(tmp_path: Path) -> None:
     with (tmp_path / "sparkwright-apt").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         script = attempt({"package": "earlyoom", "doing": "install"}, {})
-        said = subprocess.run(
-            ["sh", "-c", script.replace("/run/lock", str(tmp_path))],
-            env=dict(os.environ),
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+        said = ended(["sh", "-c", script.replace("/run/lock", str(tmp_path))]).stdout
     held = holder(parse_attempt(said.splitlines())["held"])
     assert held.endswith("is held by apt-get of an earlier run")

@@ -129,24 +129,9 @@ class Deploy:
         until((self.folder / word).exists)
 
 
-def test_the_second_of_two_runs_is_refused(tmp_path: Path) -> None:
-    deploy = Deploy(tmp_path)
-    with deploy.start("-y") as first:
-        deploy.wait_for("begun")
-        dry = deploy.start("--dry")
-        assert dry.wait(patience()) == 0
-        second = deploy.start("-y")
-        said, _ = second.communicate(timeout=patience())
-        assert second.returncode == 1
-        assert "spark-a: found another run at work on it (" in said
-        assert re.search(rf"deploy\.py, Sparkwright .+{SINCE}\); expected none", said)
-        assert "Traceback" not in said
-        (tmp_path / "end").touch()
-        assert first.wait(patience()) == 0
-    assert deploy.start("-y").wait(patience()) == 0
-
-
-def test_a_run_that_lives_keeps_its_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_lives_keeps_its_lock_and_the_second_of_two_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     deploy = Deploy(tmp_path, f"{OFTEN}; {SOON}")
     state = tmp_path / "root" / "state"
     state.mkdir(parents=True)
@@ -155,24 +140,16 @@ def test_a_run_that_lives_keeps_its_lock(tmp_path: Path, monkeypatch: pytest.Mon
         # One that is silent from now on has lost its own.
         monkeypatch.setattr(lease, "SILENCE", SHORT)
         assert Lock(tmp_path / "other").process.wait(patience()) == 0
-        second = deploy.start("-y")
-        assert "found another run at work" in second.communicate(timeout=patience())[0]
+        assert deploy.start("--dry").wait(patience()) == 0
+        said = command_line.run(tmp_path, "-y").failed("spark-a: found another run at work on it (")
+        assert re.search(rf"deploy\.py, Sparkwright .+{SINCE}\); expected none", said)
         (tmp_path / "end").touch()
         assert first.wait(patience()) == 0
     assert not (tmp_path / "lost").exists()
     lines = (state / "changes.log").read_text().splitlines()
     assert [line.rpartition(": ")[2] for line in lines] == ["First", "Second"]
     assert all("deploy.py, Sparkwright " in line for line in lines)
-
-
-def test_a_killed_run_holds_nobody_up(tmp_path: Path) -> None:
-    deploy = Deploy(tmp_path)
-    with deploy.start("-y") as first:
-        deploy.wait_for("begun")
-        first.kill()
-    (tmp_path / "end").touch()
-    with deploy.start("-y") as second:
-        assert second.wait(patience()) == 0
+    command_line.run(tmp_path, "-y").succeeded()
 
 
 def test_a_run_that_freezes_gives_way_to_another(tmp_path: Path) -> None:

@@ -97,13 +97,9 @@ def test_a_proxy_command_that_works(tmp_path: Path, spark: Machine) -> None:
     assert status == 0, said
 
 
-def _to(spark: Machine) -> dict[str, object]:
-    return {"ssh_hostname": "127.0.0.1", "ssh_port": spark.port, "ssh_user": "ann"}
-
-
 def test_remedies_have_the_key_and_the_file_of_host_keys(tmp_path: Path, spark: Machine) -> None:
     known = str(tmp_path / "known hosts")
-    data = _to(spark) | {"ssh_key": _key(spark), "ssh_known_hosts_file": known}
+    data = spark.reached(ssh_known_hosts_file=known)
     Path(known).touch()
     assert _run(tmp_path, "", **data)[0] == 0
     spark.refuse_keys()
@@ -118,6 +114,6 @@ def test_remedies_have_the_key_and_the_file_of_host_keys(tmp_path: Path, spark: 
 
 
 def test_a_home_that_is_not_there(tmp_path: Path, spark: Machine) -> None:
-    _, said = _run(tmp_path, "", home="/nosuch", **_to(spark), ssh_key=_key(spark))
+    _, said = _run(tmp_path, "", home="/nosuch", **spark.reached())
     assert "no connection: the file for host keys cannot be written (" in said
     assert "/nosuch/.ssh/known_hosts" in said

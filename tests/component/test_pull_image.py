@@ -112,17 +112,6 @@ def test_docker_gets_the_login_with_each_try_and_nobody_else(spark: Side, logged
     assert "s3cret" not in said + (spark.root / f"jobs/{JOB}.json").read_text()
 
 
-def test_a_login_that_the_registry_refuses(spark: Side, logged_in: str) -> None:
-    refusal = {"message": "Get https://x/v2/: unauthorized: bad password"}
-    spark.docker.pulls = [(500, [refusal])]
-    status, said = pulled(spark)
-    message = spark.progress(JOB).message
-    assert status == 1
-    assert "example.org gives no access to the login of reader: on the machine that" in message
-    assert "`docker login example.org`, and run again" in message
-    assert "s3cret" not in message + said
-
-
 FULL = "write /var/lib/docker/tmp/x: no space left on device"
 
 

@@ -1,8 +1,7 @@
-"""Private registries, Debian's docker-registry and our own: Docker's logins, and who gets them."""
+"""Private registries: Docker's logins, and who gets them; Debian's: tests/system/test_behind.py."""
 
 import base64
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from http.server import ThreadingHTTPServer
 from pathlib import Path
@@ -18,10 +17,9 @@ from sparkwright.plan.release.resolve import resolve_image
 from sparkwright.plan.release.web import WebClient
 from tests.component.servers import serving
 from tests.component.test_resolve_image import Guarded
-from tests.lab import registry
 from tests.lab.registry import PASSWORD, USER
 from tests.makers.liar import Liar, lying
-from tests.makers.registry import INDEX, locked, push
+from tests.makers.registry import INDEX, locked
 from tests.programs import script
 
 NAME = "lab/private"
@@ -166,48 +164,6 @@ class TestHelper:
         assert PASSWORD not in str(caught.value)
 
 
-needs_registry = pytest.mark.skipif(
-    not shutil.which("docker-registry"), reason="needs Debian's docker-registry"
-)
-
-
-@pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The storage of a registry that has one image."""
-    folder = tmp_path_factory.mktemp("registry")
-    with registry.serving(folder, writable=True) as url:
-        push(f"{url}/v2/{NAME}", INDEX)
-    return folder
-
-
-@pytest.fixture
-def private(storage: Path, tmp_path: Path) -> Iterator[str]:
-    """A registry that asks for a password; HOST:PORT."""
-    with registry.serving(storage, auth=registry.by_password(tmp_path)) as url:
-        yield url.removeprefix("http://")
-
-
-@needs_registry
-class TestPrivateRegistry:
-    def test_the_right_login(self, private: str, docker: Path) -> None:
-        log_in(docker, private)
-        found = resolve_image(f"{private}/{NAME}:1", ARCH)
-        assert found.digest.startswith("sha256:")
-        assert PASSWORD not in found.model_dump_json()
-
-    def test_a_mirror_gets_its_own_login_and_gives_the_same(
-        self, private: str, docker: Path
-    ) -> None:
-        name, mirrors = f"ghcr.io/{NAME}:1", {"ghcr.io": private}
-        log_in(docker, "ghcr.io")
-        expected = "found no access; expected an image that anyone may pull, or a login for "
-        assert f"{expected}{private}" in refusal(name, mirrors=mirrors)
-        log_in(docker, private)
-        login_of.cache_clear()
-        found = resolve_image(name, ARCH, mirrors)
-        assert found == resolve_image(f"{private}/{NAME}:1", ARCH)
-
-
 @pytest.fixture
 def guarded(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A registry that wants a token, which anyone gets; that of the login alone opens it."""
@@ -224,7 +180,10 @@ def guarded(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def test_the_login_goes_to_the_token_server_and_no_registry(guarded: str, docker: Path) -> None:
     image = f"{guarded}/lab/many:1"
+    named, mirrors = "registry.example.org/lab/many:1", {"registry.example.org": guarded}
     log_in(docker, "registry.example.org")
+    # A mirror gets its own login alone.
+    assert f"or a login for {guarded} in" in refusal(named, mirrors=mirrors)
     said = refusal(image)
     assert said.startswith(f"{image}: found no access; expected an image that anyone")
     assert f"a login for {guarded} in {docker}, of which it has none" in said
@@ -237,6 +196,7 @@ def test_the_login_goes_to_the_token_server_and_no_registry(guarded: str, docker
     Guarded.given.clear()
     assert resolve_image(image, "aarch64") == locked(INDEX, "arm64")
     assert Guarded.given == {"", Guarded.opens}
+    assert resolve_image(named, "aarch64", mirrors) == locked(INDEX, "arm64")
 
 
 class TestWhoGetsALogin:

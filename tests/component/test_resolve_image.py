@@ -18,7 +18,7 @@ from sparkwright.common.errors import PlanError
 from sparkwright.plan.release.registry import RegistryImage
 from sparkwright.plan.release.resolve import resolve_image
 from sparkwright.plan.release.web import WebClient
-from tests.component.servers import QuietHandler, forwarding, serving
+from tests.component.servers import QuietHandler, serving
 from tests.makers.registry import (
     BLOBS,
     IMAGES,
@@ -61,11 +61,22 @@ def test_an_image_that_cannot_be_used(registry: str, image: str, arch: str, expe
 def test_the_proxy_of_this_machine_is_used_and_its_exceptions_are_kept(
     registry: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with forwarding(monkeypatch) as asked:
-        assert resolve_image(f"{registry}/lab/one:1", "aarch64") == locked(SINGLE, "arm64")
-        assert asked[0] == f"http://{registry}/v2/lab/one/manifests/1"
-        asked.clear()
+    asked: list[str] = []
+
+    class Proxy(QuietHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_error(502)
+
+    monkeypatch.delenv("NO_PROXY")
+    monkeypatch.delenv("no_proxy", raising=False)
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Proxy)) as address:
+        monkeypatch.setenv("HTTP_PROXY", f"http://me:proxy-s3cret@{address}")
+        with pytest.raises(PlanError):
+            resolve_image(f"{registry}/lab/one:1", "aarch64")
+        assert {*asked} == {f"http://{registry}/v2/lab/one/manifests/1"}
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        asked.clear()
         assert resolve_image(f"{registry}/lab/one:1", "aarch64") == locked(SINGLE, "arm64")
         assert asked == []
 

@@ -99,15 +99,10 @@ def test_a_disk_that_is_too_small(
 
 
 def by_ssh(machine: Machine, tmp_path: Path) -> Driven:
-    connection = {
-        "ssh_hostname": "127.0.0.1",
-        "ssh_port": machine.port,
-        "ssh_user": "nvidia",
-        "ssh_key": str(machine.folder.parent / "user-key"),
-        "ssh_known_hosts_file": str(tmp_path / "known_hosts"),
-        "ssh_strict_host_key_checking": "accept-new",
-    }
-    return Driven("spark-a", {"root": str(tmp_path / "root"), "spark": "spark-a", **connection})
+    known = {"ssh_known_hosts_file": str(tmp_path / "known_hosts")}
+    known["ssh_strict_host_key_checking"] = "accept-new"
+    own = {"root": str(tmp_path / "root"), "spark": "spark-a"}
+    return Driven("spark-a", machine.reached(**known, **own))
 
 
 def test_a_spark_that_dies_meanwhile_is_sent_the_rest(

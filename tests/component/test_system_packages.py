@@ -4,26 +4,19 @@ import fcntl
 import os
 import shutil
 import subprocess
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from pyinfra.api.command import PyinfraCommand
-from pyinfra.api.operation import OperationMeta, operation
+from pyinfra.api.operation import OperationMeta
 
 from host.upkeep.cleanup import system as cleanup
 from host.upkeep.cleanup.remove import Removal
 from sparkwright.common.placed import removal_table
-from sparkwright.machine.host.operations import packages
-from sparkwright.machine.host.operations.packages import install
 from sparkwright.machine.host.operations.system import system_packages, upgrade
-from tests.component.test_install import CONFIG
+from tests.makers.apt_root import apt_root, installed, needs_apt
 from tests.unit.driven import Driven, this_machine
 
-pytestmark = pytest.mark.skipif(
-    not all(map(shutil.which, ("apt-get", "apt-ftparchive", "dpkg-deb"))),
-    reason="needs apt-get, apt-ftparchive and dpkg-deb",
-)
+pytestmark = needs_apt
 
 KERNEL, IMAGE = "linux-nvidia-hwe-24.04", "linux-image-7.0.0-1019-nvidia"
 DRIVER, TOOLKIT = "nvidia-driver-580-open", "nvidia-container-toolkit"
@@ -98,17 +91,8 @@ def system(
     caplog: pytest.LogCaptureFixture,
 ) -> System:
     caplog.set_level("INFO")
-    folder = tmp_path / "root"
-    for name in ("sources", "lists/partial", "cache/archives/partial", "log", "var/lib/dpkg/info"):
-        (folder / name).mkdir(parents=True)
-    for name in ("updates", "triggers"):
-        (folder / "var/lib/dpkg" / name).mkdir()
-    (folder / "var/lib/dpkg/status").touch()
+    folder = apt_root(tmp_path, monkeypatch)
     (folder / "sources/a.list").write_text(f"deb [trusted=yes] file:{archive} ./\n")
-    (folder / "apt.conf").write_text(CONFIG.format(folder))
-    monkeypatch.setenv("APT_CONFIG", str(folder / "apt.conf"))
-    monkeypatch.setenv("DPKG_ROOT", str(folder))
-    monkeypatch.setattr(packages, "_ATTEMPT", packages._ATTEMPT.replace("/run/lock", str(tmp_path)))
     made = System(folder, archive)
     made.run("apt-get", "update")
     older = [f"{name}={min(of)}" for name, of in ARCHIVE.items() if len(of) > 1]
@@ -181,11 +165,6 @@ def test_an_upgrade_takes_what_runs_hold_and_keeps_the_marks(
     assert "[kernel-kho]" in caplog.text
     assert not system.converge().did_change()
     assert not system.spark.run(upgrade).did_change()
-
-
-@operation()
-def installed(package: str) -> Generator[PyinfraCommand]:
-    yield install(package)
 
 
 def test_a_package_of_ours_beside_held_ones(

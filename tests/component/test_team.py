@@ -10,6 +10,7 @@ import pytest
 from sparkwright.door.keys import keys_path
 from sparkwright.plan.release.lock import lock_path, read_lock
 from tests.component import command_line
+from tests.component.command_line import Ended
 from tests.makers.release import COMMIT, DIGEST
 
 REPO = "nvidia/Qwen3.6-35B-A3B-NVFP4"
@@ -80,7 +81,7 @@ def run(
     serving: Sequence[str] = (),
     recipe: str = "qwen3.6-35b-nvidia",
     more: str = "",
-) -> tuple[int, str]:
+) -> Ended:
     """Run pyinfra on two Sparks, of which some have keys at their door, or serve a release."""
     fleet = folder / "sparks.yaml"
     fleet.write_text(FLEET.replace("qwen3.6-35b-nvidia", recipe) + more)
@@ -92,12 +93,9 @@ def run(
         "_fleet": str(fleet),
         "_recipe": recipe,
     }
-    head = "".join(f"{name} = {value!r}\n" for name, value in values.items())
-    (folder / "inventory.py").write_text(head + INVENTORY)
-    (folder / "deploy.py").write_text(f"DIGEST = {DIGEST!r}\n{DEPLOY}")
-    status, said = command_line.run(folder, *options)
-    assert "Traceback" not in said, said
-    return status, said
+    inventory = "".join(f"{name} = {value!r}\n" for name, value in values.items()) + INVENTORY
+    deploy = f"DIGEST = {DIGEST!r}\n{DEPLOY}"
+    return command_line.run(folder, *options, inventory=inventory, deploy=deploy)
 
 
 def made(folder: Path) -> set[str]:
@@ -106,93 +104,76 @@ def made(folder: Path) -> set[str]:
 
 
 def test_a_first_run_makes_both_once_and_says_so(tmp_path: Path) -> None:
-    status, said = run(tmp_path, "--dry")
-    assert (status, "wrote" in said, made(tmp_path)) == (0, False, set()), said
-    status, said = run(tmp_path, "-y")
-    assert status == 0, said
+    assert "wrote" not in run(tmp_path, "--dry").succeeded()
+    assert made(tmp_path) == set()
+    said = run(tmp_path, "-y").succeeded()
     assert made(tmp_path) == {"sparks.keys", "sparks.lock.yaml"}
     assert said.count(f"wrote {tmp_path}/sparks.keys (0600): the API keys; back it up\n") == 1
     lock = f"wrote {tmp_path}/sparks.lock.yaml: what the names in recipes stand for"
     assert said.count(lock) == 1
-    status, said = run(tmp_path, "-y", keyed="ab", serving="ab")
-    assert status == 0, said
-    assert "wrote" not in said
+    assert "wrote" not in run(tmp_path, "-y", keyed="ab", serving="ab").succeeded()
 
 
-@pytest.mark.parametrize("options", [["-y"], ["--dry"]])
-def test_a_second_operator_without_the_lock_is_stopped(tmp_path: Path, options: list[str]) -> None:
+@pytest.mark.parametrize("option", ["-y", "--dry"])
+def test_a_second_operator_without_the_lock_is_stopped(tmp_path: Path, option: str) -> None:
     """Though only one of the two Sparks serves."""
-    status, said = run(tmp_path, *options, serving="b")
-    assert status == 1, said
-    assert f"{tmp_path}/sparks.lock.yaml: found no such file, while b serves old-1" in said
-    assert f"--adopt vllm/vllm-openai@{DIGEST} --adopt {REPO}@{COMMIT}\n" in said
+    said = run(tmp_path, option, serving="b").failed(
+        f"{tmp_path}/sparks.lock.yaml: found no such file, while b serves old-1",
+        f"--adopt vllm/vllm-openai@{DIGEST} --adopt {REPO}@{COMMIT}\n",
+    )
     assert "Change" not in said
     assert made(tmp_path) == set()
 
 
-@pytest.mark.parametrize("options", [["-y"], ["--dry"]])
-@pytest.mark.parametrize("keyed", ["a", "b", "ab"])
-def test_a_second_operator_without_the_keys_is_stopped(
-    tmp_path: Path, keyed: str, options: list[str]
-) -> None:
-    assert run(tmp_path, "-y")[0] == 0
+def test_a_second_operator_without_the_keys_is_stopped(tmp_path: Path) -> None:
+    run(tmp_path, "-y").succeeded()
     keys_path(tmp_path / "sparks.yaml").unlink()
-    status, said = run(tmp_path, *options, keyed=keyed, serving="ab")
-    assert status == 1, said
-    whose = " and of ".join(keyed)
-    assert f"sparks.keys: found no such file, while the door of {whose} has keys; expected" in said
-    assert "Change" not in said
-    assert made(tmp_path) == {"sparks.lock.yaml"}
+    for option, keyed, whose in (("-y", "b", "b"), ("--dry", "ab", "a and of b")):
+        told = f"sparks.keys: found no such file, while the door of {whose} has keys; expected"
+        assert "Change" not in run(tmp_path, option, keyed=keyed, serving="ab").failed(told)
+        assert made(tmp_path) == {"sparks.lock.yaml"}
 
 
 def test_a_run_that_does_not_see_all_doors_makes_no_keys(tmp_path: Path) -> None:
-    status, said = run(tmp_path, "-y", "--limit", "@fake/a", keyed="b")
-    assert status == 1, said
-    assert "and this run leaves out b, whose door may have keys; expected" in said
+    run(tmp_path, "-y", "--limit", "@fake/a", keyed="b").failed(
+        "and this run leaves out b, whose door may have keys; expected"
+    )
     assert "sparks.keys" not in made(tmp_path)
 
 
 def test_a_lock_without_what_serves_is_stopped_and_another_recipe_goes_on(tmp_path: Path) -> None:
-    assert run(tmp_path, "-y")[0] == 0
+    run(tmp_path, "-y").succeeded()
     path = lock_path(tmp_path / "sparks.yaml")
     text = path.read_text()
     # A change of recipe: what is new is looked up, and the rest stays.
-    status, said = run(tmp_path, "-y", keyed="ab", serving="ab", recipe="qwen3.6-35b-nvfp4-dflash")
-    assert status == 0, said
-    assert said.count(f"wrote {path}") == 1
+    ended = run(tmp_path, "-y", keyed="ab", serving="ab", recipe="qwen3.6-35b-nvfp4-dflash")
+    assert ended.succeeded().count(f"wrote {path}") == 1
     assert read_lock(path).checkpoints.keys() > {f"{REPO}@main"}
     # One from elsewhere: it never had what serves.
     path.write_text(re.sub(rf"^  {REPO}@main:\n(    .*\n)+", "", text, flags=re.M))
     path.write_text(path.read_text().replace("checkpoints:\n", "checkpoints: {}\n"))
     before = path.read_text()
-    status, said = run(tmp_path, "-y", keyed="ab", serving="a")
-    assert status == 1, said
-    assert f"found no entry for {REPO}, while a serves old-1" in said
+    run(tmp_path, "-y", keyed="ab", serving="a").failed(
+        f"found no entry for {REPO}, while a serves old-1"
+    )
     assert path.read_text() == before
 
 
-@pytest.mark.parametrize("unread", ["", '{"unknown": "it hangs"}', '{"known": {"pins": 1}}'])
-def test_a_spark_that_cannot_be_read_is_no_new_one(tmp_path: Path, unread: str) -> None:
-    status, said = run(tmp_path, "-y")
+def test_a_spark_that_cannot_be_read_is_no_new_one(tmp_path: Path) -> None:
+    run(tmp_path, "--dry").succeeded()
     inventory = (tmp_path / "inventory.py").read_text()
-    for path in (keys_path(tmp_path / "sparks.yaml"), lock_path(tmp_path / "sparks.yaml")):
-        path.unlink()
-    broken = inventory.replace("Served.part: served", f"Served.part: {unread!r}")
-    assert broken != inventory
-    (tmp_path / "inventory.py").write_text(broken)
-    status, said = command_line.run(tmp_path, "-y")
-    assert status == 1, said
-    assert "Traceback" not in said
-    assert made(tmp_path) == set()
+    for unread in ("", '{"unknown": "it hangs"}', '{"known": {"pins": 1}}'):
+        broken = inventory.replace("Served.part: served", f"Served.part: {unread!r}")
+        assert broken != inventory
+        command_line.run(tmp_path, "-y", inventory=broken).failed()
+        assert made(tmp_path) == set()
 
 
-@pytest.mark.parametrize("options", [["-y"], ["--dry"]])
-def test_a_command_gives_the_keys_once_a_run(tmp_path: Path, options: list[str]) -> None:
+@pytest.mark.parametrize("option", ["-y", "--dry"])
+def test_a_command_gives_the_keys_once_a_run(tmp_path: Path, option: str) -> None:
     script = f"echo ran >> {tmp_path}/log; echo asks for a passphrase >&2; {PRINTS}"
     more = f"keys_command: {json.dumps(['sh', '-c', script])}\n"
-    status, said = run(tmp_path, *options, keyed="ab", more=more)
-    assert status == 0, said
+    said = run(tmp_path, option, keyed="ab", more=more).succeeded("asks for a passphrase")
     assert (tmp_path / "log").read_text() == "ran\n"
-    assert "asks for a passphrase" in said
     assert KEY not in said
     assert "sparks.keys" not in made(tmp_path)

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 from tests.component import command_line
+from tests.component.command_line import Ended
 
 INVENTORY = """
 import re
@@ -52,54 +53,47 @@ system.system_packages(name="Marks, which an upgrade ends")
 """
 
 
-def run(folder: Path, *options: str, old: bool = True) -> tuple[int, str, dict[str, str]]:
-    """Return exit status and output, and what apt is to do, by Spark and verb."""
+def run(folder: Path, *options: str, old: bool = True) -> tuple[Ended, dict[str, str]]:
+    """Run it; return also what apt is to do, by Spark and verb."""
     shutil.copy(command_line.PROJECT / "config.py", folder)
-    (folder / "inventory.py").write_text(INVENTORY)
-    (folder / "deploy.py").write_text(f"OLD = {old}\n{DEPLOY}")
-    status, said = command_line.run(folder, *options)
-    assert "Traceback" not in said, said
-    return status, said, {path.name: path.read_text() for path in folder.glob("?-*")}
+    deploy = f"OLD = {old}\n{DEPLOY}"
+    ended = command_line.run(folder, *options, inventory=INVENTORY, deploy=deploy)
+    return ended, {path.name: path.read_text() for path in folder.glob("?-*")}
 
 
 def test_a_fleet_is_refused_and_the_first_replica_named(tmp_path: Path) -> None:
-    status, said, done = run(tmp_path, "-y")
-    assert (status, done) == (1, {}), said
-    status, said, done = run(tmp_path, "--dry")
-    assert (status, done) == (1, {}), said
-    assert "Found 3 replicas; expected one at a time, at first: " in said
-    assert "deploys/upgrade.py --limit chat" in said
+    ended, done = run(tmp_path, "-y")
+    ended.failed()
+    assert done == {}
+    ended, done = run(tmp_path, "--dry")
+    ended.failed("Found 3 replicas; expected one at a time, at first: ")
+    assert "deploys/upgrade.py --limit chat" in ended.said
+    assert done == {}
 
 
-def test_one_replica_and_then_the_next_is_named(tmp_path: Path) -> None:
-    status, said, done = run(tmp_path, "-y", "--limit", "@fake/a")
-    assert status == 0, said
+def test_a_plan_does_nothing_and_after_one_replica_the_next_is_named(tmp_path: Path) -> None:
+    ended, done = run(tmp_path, "--dry", "--limit", "@fake/a")
+    assert done == {}
+    ended.succeeded(news := "kernel (linux-nvidia): expected 6.17, found 7.0 (held)")
+    ended, done = run(tmp_path, "-y", "--limit", "@fake/a")
+    next_one = "verify --limit chat; then pyinfra inventory.py deploys/upgrade.py --limit pair"
+    ended.succeeded(news, "a: has the new packages. Reboot it; then", next_one)
     # What the new kernel brought is held, too; its owner's mark is no matter of ours.
     assert done == {"a-upgrade": "linux-nvidia", "a-hold": "linux-image-7"}
-    assert "kernel (linux-nvidia): expected 6.17, found 7.0 (held)" in said
-    assert "a: has the new packages. Reboot it; then" in said
-    assert "verify --limit chat; then pyinfra inventory.py deploys/upgrade.py --limit pair" in said
-
-
-def test_a_plan_shows_it_and_does_nothing(tmp_path: Path) -> None:
-    status, said, done = run(tmp_path, "--dry", "--limit", "@fake/a")
-    assert (status, done) == (0, {}), said
-    assert "kernel (linux-nvidia): expected 6.17, found 7.0 (held)" in said
 
 
 def test_both_sparks_of_a_pair(tmp_path: Path) -> None:
-    status, said, done = run(tmp_path, "-y", "--limit", "@fake/b", "--limit", "@fake/c")
-    assert status == 0, said
+    ended, done = run(tmp_path, "-y", "--limit", "@fake/b", "--limit", "@fake/c")
+    ended.succeeded()
     assert done.keys() == {"b-upgrade", "b-hold", "c-upgrade", "c-hold"}
 
 
-def test_after_the_last_replica_there_is_no_next(tmp_path: Path) -> None:
-    status, said, done = run(tmp_path, "-y", "--limit", "@fake/d")
-    assert (status, done.keys()) == (0, {"d-upgrade", "d-hold"}), said
-    assert "verify --limit code\n" in said
-
-
-def test_with_nothing_newer_nothing_is_done(tmp_path: Path) -> None:
-    status, said, done = run(tmp_path, "-y", "--limit", "@fake/d", old=False)
-    assert (status, done) == (0, {}), said
-    assert "d: no package that runs hold (hold_system) has a newer version" in said
+def test_after_the_last_replica_there_is_no_next_and_with_nothing_newer_nothing_is_done(
+    tmp_path: Path,
+) -> None:
+    ended, done = run(tmp_path, "-y", "--limit", "@fake/d", old=False)
+    ended.succeeded("d: no package that runs hold (hold_system) has a newer version")
+    assert done == {}
+    ended, done = run(tmp_path, "-y", "--limit", "@fake/d")
+    ended.succeeded("verify --limit code\n")
+    assert done.keys() == {"d-upgrade", "d-hold"}

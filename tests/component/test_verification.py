@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clock import patience
-from tests.programs import script
+from tests.programs import ended, script
 
 PROJECT = Path(__file__).parents[2]
 INVENTORY = """\
@@ -68,15 +67,9 @@ def run(tmp_path: Path, folder: Path) -> Pytest:
     (installed / "entry_points.txt").write_text(f"[pytest11]\n{''.join(entries)}")
 
     def pytest_(*words: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
-            cwd=folder,
-            env=os.environ | {"PYTHONPATH": f"{installed.parent}:{PROJECT}", "COLUMNS": "200"},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=patience(),
-        )
+        own = {"PYTHONPATH": f"{installed.parent}:{PROJECT}", "COLUMNS": "200"}
+        line = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words]
+        return ended(line, cwd=folder, env=os.environ | own)
 
     return pytest_
 

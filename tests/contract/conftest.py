@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from host.common import probe
+from sparkwright.declared.recipe.loader import load_recipe
 from tests.contract import engines
 from tests.contract.engines import Running
 from tests.lab import tiny_model
@@ -68,6 +69,25 @@ def serve(start: Start, kept: dict[str, Running]) -> Serve:
         return kept[recipe]
 
     return do
+
+
+@pytest.fixture(params=engines.RECIPES)
+def recipe(request: pytest.FixtureRequest) -> str:
+    """Each recipe of the lab: one that completes, one that embeds, one that scores."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def served(recipe: str, serve: Serve) -> Running:
+    return serve(recipe)
+
+
+@pytest.fixture
+def watched(recipe: str, served: Running) -> probe.Engine:
+    """The engine as its supervisor sees it."""
+    found = load_recipe(recipe)
+    return probe.Engine(served.root, engines.RELEASE, found.served_names[0], found.answers)
 
 
 @pytest.fixture

@@ -8,10 +8,13 @@ import pytest
 
 from host.common import probe
 from host.state.engine_api import speed
+from sparkwright.declared.recipe import questions
+from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.engine.state import phase
 from sparkwright.verify import tools
 from tests.contract import facts
 from tests.contract.engines import (
+    CHAT,
     COMPLETIONS,
     JSON,
     MODEL,
@@ -28,27 +31,50 @@ from tests.contract.engines import (
 )
 
 
-def test_health(serving: Running) -> None:
-    answer = serving.ask("/health")
+def test_health(served: Running) -> None:
+    answer = served.ask("/health")
     assert (answer.status_code, answer.text) == (200, "")
 
 
-def test_endpoints(serving: Running) -> None:
-    assert facts.endpoints(serving.ask("/openapi.json").json()) == facts.CAPTURED["endpoints"]
-    assert serving.ask("/version").json() == {"version": "0.32.0"}
+def test_endpoints(served: Running, recipe: str) -> None:
+    """Those that embed or score do not chat."""
+    found = facts.endpoints(served.ask("/openapi.json").json())
+    assert found == facts.CAPTURED[facts.endpoints_of(recipe)]
+    assert served.ask("/version").json() == {"version": "0.32.0"}
+    wrong = (None, 405, "Method Not Allowed") if recipe == CHAT else (chat(), 404, "Not Found")
     for path, body, status, detail in (
         ("/readyz", None, 404, "Not Found"),
         ("/sleep", {}, 404, "Not Found"),
         ("/v1/models", {}, 405, "Method Not Allowed"),
-        (COMPLETIONS, None, 405, "Method Not Allowed"),
+        (COMPLETIONS, *wrong),
     ):
-        answer = serving.ask(path, body)
+        answer = served.ask(path, body)
         assert (answer.status_code, answer.json()) == (status, {"detail": detail})
 
 
-def test_models(serving: Running) -> None:
-    (model,) = serving.ask("/v1/models").json()["data"]
-    assert (model["id"], model["root"], model["max_model_len"]) == ("tiny", MODEL, 4096)
+def test_models(served: Running, recipe: str) -> None:
+    (model,) = served.ask("/v1/models").json()["data"]
+    name = load_recipe(recipe).served_names[0]
+    assert (model["id"], model["root"], model["max_model_len"]) == (name, MODEL, 4096)
+
+
+def test_the_product_is_satisfied(served: Running, watched: probe.Engine, recipe: str) -> None:
+    """By the questions of a run, and by those of the supervisor.
+
+    It speaks HTTP/1.0, in which an answer ends with its connection.
+    """
+    found = load_recipe(recipe)
+    # The lab's model would write as much as there is room for.
+    for ask in (questions.shortest, questions.example)[: 1 if recipe == CHAT else 2]:
+        question = ask(found.answers, found.served_names[0])
+        answer = served.ask(question.path, question.body)
+        assert questions.problem(found.answers, answer.text) is None
+
+    async def look() -> None:
+        assert await watched.healthy()
+        await watched.token()
+
+    asyncio.run(look())
 
 
 def test_chat(serving: Running) -> None:
@@ -192,17 +218,6 @@ def test_tokens(serving: Running) -> None:
     tokens = serving.ask("/tokenize", asked).json()["tokens"]
     prompt = serving.ask("/detokenize", {"model": "tiny", "tokens": tokens}).json()["prompt"]
     assert prompt == Path(__file__).with_name("prompt.txt").read_text()
-
-
-def test_the_old_protocol(serving: Running) -> None:
-    """The supervisor speaks HTTP/1.0: an answer ends with its connection."""
-    engine = probe.Engine(serving.root, RELEASE, "tiny")
-
-    async def ask() -> None:
-        assert await engine.healthy()
-        await engine.token()
-
-    asyncio.run(ask())
 
 
 def test_a_connection_is_kept(serving: Running) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Sequence
+from http.client import HTTPConnection, HTTPMessage
 from itertools import chain
 from pathlib import Path
-from ssl import SSLContext
 from typing import Any
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -19,36 +18,31 @@ from tests.component.servers import until
 from tests.makers.gateway import KEYS
 from tests.makers.gateway_replicas import Door
 
-Client = Callable[[str, str], Any]
 # Seconds until a Spark without power is given up, here.
 CONNECT = patience(1)
 STREAM = {"model": "tiny", "stream": True, "messages": [{"role": "user", "content": "hello"}]}
 
-# A client that runs the code that comes in, a line of JSON each; the code prints JSON.
-CLIENT = f"""
-import json, sys, openai
-sys.stdout.reconfigure(line_buffering=True)
-user = [{{"role": "user", "content": "hello"}}]
-for line in sys.stdin:
-    url, code = json.loads(line)
-    client = openai.OpenAI(base_url=url + "/v1", api_key={KEYS[1]!r}, max_retries=0)
-    exec(code)
-"""
+
+def exchanged(
+    url: str,
+    path: str,
+    text: bytes | None,
+    key: str | None = KEYS[1],
+    kind: str = "application/json",
+    **head: str,
+) -> tuple[int, str, HTTPMessage]:
+    """Ask for a path, or post a text to it; return status, body and head of the answer."""
+    head |= {"Content-Type": kind} | ({"Authorization": f"Bearer {key}"} if key else {})
+    client = HTTPConnection(urlsplit(url).netloc, timeout=patience())
+    client.request("GET" if text is None else "POST", path, text, head)
+    answer = client.getresponse()
+    found = answer.status, answer.read().decode(), answer.headers
+    client.close()
+    return found
 
 
-def ask(
-    url: str, path: str, key: str | None = KEYS[1], trust: SSLContext | None = None, **body: Any
-) -> tuple[int, str]:
-    headers = {"content-type": "application/json"}
-    if key:
-        headers["authorization"] = f"Bearer {key}"
-    data = json.dumps(body).encode() if body else None
-    try:
-        asked = Request(url + path, data, headers)
-        with urlopen(asked, timeout=patience(), context=trust) as answer:
-            return answer.status, answer.read().decode()
-    except HTTPError as error:
-        return error.code, error.read().decode()
+def ask(url: str, path: str, key: str | None = KEYS[1], **body: Any) -> tuple[int, str]:
+    return exchanged(url, path, json.dumps(body).encode() if body else None, key)[:2]
 
 
 def requests(stream: bool) -> dict[str, dict[str, Any]]:

@@ -1,8 +1,7 @@
-"""A running gateway with its replicas, and a client with openai's package, as fixtures."""
+"""A running gateway with its replicas, as fixtures."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -11,7 +10,6 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,7 +21,7 @@ from tests.component.servers import free_port, listens, serving, until
 from tests.lab import cache
 from tests.makers.door import plan
 from tests.makers.gateway import FILES, KEYS
-from tests.makers.gateway_clients import CLIENT, CONNECT, Client, ask, said
+from tests.makers.gateway_clients import CONNECT, ask, said
 from tests.makers.gateway_replicas import Door
 from tests.programs import changed_program
 from tests.unit.certificates import certificate, private_key, written
@@ -164,21 +162,3 @@ def url(started: tuple[str, Path], doors: list[Door]) -> str:
         door.asked.clear()
         door.headers.clear()
     return started[0]
-
-
-@pytest.fixture(scope="package")
-def client() -> Iterator[Client]:
-    """Runs code with openai's package, where `client` is a client of a gateway; what it printed."""
-    python = cache.python("gateway-client", Path(__file__).with_name("gateway_client.txt"))
-    command, pipe = [python, "-c", CLIENT], subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
-        assert process.stdin
-        assert process.stdout
-        stdin, stdout = process.stdin, process.stdout
-
-        def run(url: str, code: str) -> Any:
-            print(json.dumps([url, code]), file=stdin, flush=True)
-            return json.loads(stdout.readline())
-
-        yield run
-        stdin.close()

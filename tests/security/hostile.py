@@ -1,4 +1,10 @@
-"""What hostile Sparks say, and how they are reached."""
+"""What hostile Sparks say, how they are reached, and the places of an answer for it."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.component.sshd import Machine
 
 # Words that a hostile Spark would choose.
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x1b]52;c;cm0gLXJm\x07\r\x9b31m\u202egnp.exe\u2066"
@@ -29,15 +35,27 @@ def hear():
 
 hear(name="Hear")
 """
-# Sparks by SSH: PORTS are names and ports, user-key a path.
-BY_SSH = """
-def _spark(name, port):
-    return name, {
-        "ssh_hostname": "127.0.0.1", "ssh_port": port, "ssh_user": "ann", "ssh_key": "user-key",
-        "ssh_known_hosts_file": "known_hosts", "ssh_allow_agent": False, "spark": name,
-    }
 
-hosts = [_spark(*each) for each in PORTS]
-from sparkwright.run.upstream import carry as _carry
-_carry()
-"""
+
+def by_ssh(folder: Path, sparks: Mapping[str, Machine], **more: object) -> str:
+    """Return the inventory of Sparks by SSH, whose host keys are in a file that is empty so far."""
+    (known := folder / "known_hosts").touch()
+    more |= {"ssh_known_hosts_file": str(known), "ssh_allow_agent": False}
+    hosts = [(name, each.reached(spark=name, **more)) for name, each in sparks.items()]
+    return f"hosts = {hosts!r}\nfrom sparkwright.run.upstream import carry as _carry\n_carry()\n"
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the ways to all values inside of one."""
+    if isinstance(value, dict | list):
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield (*path, key)
+            yield from places(each, (*path, key))
+
+
+def put(value: Any, path: tuple[Any, ...], new: Any) -> None:
+    """Put something in such a place; where another change has made that none, raise."""
+    *way, last = path
+    for step in way:
+        value = value[step]
+    value[last] = new

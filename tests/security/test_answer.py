@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,7 @@ from sparkwright.insight.benchmark import deploy as benchmark
 from sparkwright.insight.benchmark.measured import Answer, check_answer
 from sparkwright.insight.benchmark.verdict import report
 from tests.makers.benchmark import answer, recorded
-from tests.security.hostile import ESCAPES
+from tests.security.hostile import ESCAPES, places, put
 
 RELEASE = SimpleNamespace(
     id="r-1",
@@ -78,17 +78,7 @@ def test_files_are_named_by_the_inventory(tmp_path: Path, monkeypatch: pytest.Mo
         benchmark._keep(None, host, "../chat", hostile, RELEASE, "gb10")  # type: ignore[arg-type]
 
 
-def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield where something stands in a result, of lists only the first."""
-    yield path
-    if isinstance(value, dict):
-        for key in value:
-            yield from _places(value[key], (*path, key))
-    elif isinstance(value, list) and value:
-        yield from _places(value[0], (*path, 0))
-
-
-PLACES = [path for path in _places(SHORT) if path]
+PLACES = [*places(SHORT)]
 ANYTHING = st.recursive(
     st.none()
     | st.booleans()
@@ -106,14 +96,9 @@ ANYTHING = st.recursive(
 @given(changes=st.lists(st.tuples(st.sampled_from(PLACES), ANYTHING), min_size=1, max_size=3))
 def test_an_answer_is_refused_or_makes_a_page(changes: list[tuple[tuple[Any, ...], Any]]) -> None:
     result = copy.deepcopy(SHORT)
-    for (*way, last), value in changes:
-        place = result
-        try:
-            for step in way:
-                place = place[step]
-            place[last] = value
-        except (TypeError, KeyError, IndexError):
-            continue
+    for path, value in changes:
+        with suppress(TypeError, KeyError, IndexError):
+            put(result, path, value)
     try:
         read = Answer.model_validate_json(json.dumps(result))
     except ValueError:

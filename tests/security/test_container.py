@@ -1,7 +1,6 @@
 """The engine's container: what no recipe and no image can make of it."""
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,10 +9,9 @@ from host.engine.container import fabric_environment
 from sparkwright.common.placed import FIRST_USER, Place
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.plan.release.command import docker_run
-from sparkwright.plan.release.container import CONFINEMENT
-from tests.clock import patience
+from sparkwright.plan.release.container import ALONE, CONFINEMENT, PAIR
 from tests.makers.release import numbered, recipe, release
-from tests.programs import script
+from tests.programs import ended, script
 
 RECIPES = sorted(path.stem for path in Path("files/recipes").glob("*.yaml"))
 # What would give a container more than `CONFINEMENT` leaves to it.
@@ -56,6 +54,7 @@ def test_every_recipe_is_confined(name: str) -> None:
         assert words[words.index("--user") + 1] == "7:8"
         network = words[words.index("--network") + 1]
         assert network == ("none" if nodes == 1 else "host")
+        assert words[words.index("--cgroup-parent") + 1] == (ALONE if nodes == 1 else PAIR)
 
 
 def test_rdma_gives_the_devices_in_use_and_no_capability(tmp_path: Path) -> None:
@@ -85,8 +84,6 @@ def test_code_that_one_image_compiles_is_not_loaded_by_another(tmp_path: Path) -
     for digit in "ab":
         (tmp_path / "id").write_text(f"sha256:{digit * 64}\n")
         path = f"{docker.parent}:{os.environ['PATH']}"
-        subprocess.run(
-            ["sh", program], cwd=tmp_path, env={"PATH": path}, check=True, timeout=patience()
-        )
+        assert ended(["sh", program], cwd=tmp_path, env={"PATH": path}).returncode == 0
         seen.append(volumes((tmp_path / "words").read_text().splitlines())[-1])
     assert seen == [f"{root}/cache/{FIRST_USER}/{digit * 64}:/home/engine" for digit in "ab"]

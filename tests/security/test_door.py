@@ -4,7 +4,6 @@ import http.client
 import json
 import re
 import ssl
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.clock import patience
-from tests.component.door.running import KEYED, FakeServer, Running, haproxy
+from tests.component.door.running import KEYED, FakeServer, Running, haproxy, opened
 from tests.component.servers import until
-from tests.makers.door import KEY, own_certificate, plan
+from tests.makers.door import KEY, own_certificate
+from tests.programs import ended
 from tests.security.attacks import CLIENT, CONNECTIONS, HOSTILE, attack, first_token, median
 
 # As group_data/all.py has them.
@@ -29,14 +29,9 @@ pytestmark = haproxy
 @pytest.fixture
 def running(tmp_path: Path, engine: FakeServer) -> Iterator[Running]:
     """A door with the settings of a fresh installation, and the engine behind it."""
-    running = Running(tmp_path)
-    running.lay(plan(running.port, **SETTINGS))
-    try:
-        running.start()
+    with opened(tmp_path, **SETTINGS) as running:
         running.door.offer("a")
         yield running
-    finally:
-        running.stop()
 
 
 @pytest.fixture
@@ -115,28 +110,17 @@ for network in networks:
 
 def test_an_ipv6_network_is_one_stranger(tmp_path: Path) -> None:
     """In a network of its own, which ends with its door."""
-    running, own = Running(tmp_path), 4
-    running.lay(plan(running.port, stranger_connections=own, bind="::"))
-    addresses = [each for each in chain(*NETWORKS) if ":" in each]
+    own, addresses = 4, [each for each in chain(*NETWORKS) if ":" in each]
     commands = ["ip link set lo up"]
     commands += [f"ip address add {each}/128 dev lo nodad" for each in addresses]
-    apart = f'{" && ".join(commands)} && exec "$0" "$@"'
-    running.start("unshare", "--net", "sh", "-c", apart)
-    try:
+    apart = ("unshare", "--net", "sh", "-c", f'{" && ".join(commands)} && exec "$0" "$@"')
+    with opened(tmp_path, *apart, stranger_connections=own, bind="::") as running:
         inside = ["nsenter", f"--net=/proc/{running.master}/ns/net", sys.executable, "-c", HOLD]
         networks = [" ".join(each) for each in NETWORKS]
-        done = subprocess.run(
-            [*inside, str(running.port), str(3 * own), *networks],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=patience(),
-        )
+        done = ended([*inside, str(running.port), str(3 * own), *networks])
         assert done.returncode == 0, done.stderr
         answered = Counter(done.stdout.splitlines())
         assert answered == {f"{network}: HTTP/1.1 503": own for network in networks}
-    finally:
-        running.stop()
 
 
 def test_a_client_with_a_key_has_more_places_than_a_stranger(
@@ -203,35 +187,15 @@ def test_no_body_but_on_post(running: Running, engine: FakeServer, method: str) 
     assert engine.paths["/v1/models"] == 1
 
 
-def test_health_is_what_the_door_knows_of_its_engines(running: Running, engine: FakeServer) -> None:
-    until(lambda: engine.paths["/health"] > 0)
-    assert running.status("GET", "/health", None) == 200
-    assert running.status("HEAD", "/health", None) == 200
-    engine.healthy = False
-    until(lambda: running.status("GET", "/health", None) == 503)
-    engine.healthy = True
-    until(lambda: running.status("GET", "/health", None) == 200)
-    running.door.hold()
-    status, said, head = running.ask("GET", "/health", None)
-    assert (status, said["error"]["code"]) == (503, "engine_unavailable")
-    assert head["Retry-After"] == "10"
-
-
 def test_tls_offers_what_is_authenticated_and_forgotten(
     running: Running, tls: Callable[[], http.client.HTTPSConnection]
 ) -> None:
     """Ciphers with AEAD, keys of each session's own, and no ticket that is worth keeping."""
 
     def handshake(*options: str) -> str:
-        done = subprocess.run(
-            ["openssl", "s_client", "-connect", f"127.0.0.1:{running.port}", *options],
-            input="",
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=patience(),
-        )
-        return done.stdout
+        return ended(
+            ["openssl", "s_client", "-connect", f"127.0.0.1:{running.port}", *options]
+        ).stdout
 
     for suite in ("ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305"):
         said = handshake("-tls1_2", "-cipher", suite)

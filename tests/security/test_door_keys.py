@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from sparkwright.door.key import Key
-from tests.component.door.running import HOLD, FakeServer, Running, haproxy, waiting
-from tests.makers.door import KEY, plan
+from tests.component.door.running import HOLD, FakeServer, Running, haproxy, opened, waiting
+from tests.makers.door import KEY
 from tests.security.attacks import TIMES, attack, first_token
 
 # As group_data/all.py has them, but for the time that a request waits.
@@ -60,16 +60,10 @@ def running(
 ) -> Iterator[Running]:
     """A door with the keys of five, in a network of its own, and the engine behind it."""
     monkeypatch.setenv("ATTACK_KEY", HOSTILE.secret)
-    running = Running(tmp_path)
-    with network():
-        keys = [HOSTILE, *OTHERS.values()]
-        running.lay(plan(running.port, keys=keys, bind="::", **SETTINGS))
-        try:
-            running.start()
-            running.door.offer("a")
-            yield running
-        finally:
-            running.stop()
+    keys = [HOSTILE, *OTHERS.values()]
+    with network(), opened(tmp_path, keys=keys, bind="::", **SETTINGS) as running:
+        running.door.offer("a")
+        yield running
 
 
 def shown(key: Key) -> dict[str, str]:

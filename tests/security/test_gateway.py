@@ -18,7 +18,7 @@ from tests.clock import patience
 from tests.component.door.running import haproxy
 from tests.component.servers import until
 from tests.makers.gateway import KEYS
-from tests.makers.gateway_clients import ask, requests, said
+from tests.makers.gateway_clients import ask, exchanged, requests, said
 from tests.makers.gateway_replicas import Door
 from tests.security.attacks import CLIENT, CONNECTIONS, FIRST_TOKEN, attack, median
 
@@ -33,16 +33,8 @@ def body(path: str = CHAT, stream: bool = False) -> dict[str, object]:
 
 def posted(
     url: str, path: str, text: bytes, key: str = KEYS[0], kind: str = "text/plain"
-) -> tuple[int, bytes]:
-    """Post a body; return status and answer."""
-    address = urlsplit(url)
-    client = http.client.HTTPConnection(str(address.hostname), address.port, timeout=patience())
-    head = {"Authorization": f"Bearer {key}", "Content-Type": kind}
-    client.request("POST", path, text, head)
-    answer = client.getresponse()
-    found = answer.status, answer.read()
-    client.close()
-    return found
+) -> tuple[int, str]:
+    return exchanged(url, path, text, key, kind)[:2]
 
 
 @pytest.mark.parametrize("kind", ["silent", "head", "body", "garbage"])
@@ -102,18 +94,11 @@ def test_a_door_leads_nowhere_else(url: str, doors: list[Door]) -> None:
     for door in doors:
         door.state = "leads"
     for _ in range(2):
-        assert ask_raw(url) == 307
+        status, _, head = exchanged(url, CHAT, json.dumps(body()).encode())
+        assert status == 307
+        assert not {"location", "set-cookie"} & {name.lower() for name in head}
     assert sum(len(door.asked) for door in doors) == 2
     assert not any("cookie" in each for door in doors for each in door.headers)
-
-
-def ask_raw(url: str) -> int:
-    client = http.client.HTTPConnection(urlsplit(url).netloc, timeout=patience())
-    client.request("POST", CHAT, json.dumps(body()), {"Authorization": f"Bearer {KEYS[1]}"})
-    answer = client.getresponse()
-    assert not {"location", "set-cookie"} & {name.lower() for name in answer.headers}
-    client.close()
-    return answer.status
 
 
 def test_a_stream_without_lines_or_end_fills_no_memory(

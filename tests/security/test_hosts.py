@@ -61,7 +61,7 @@ from tests.component.sshd import machines
 from tests.makers.fabric import PLAN, PORT_0, spark
 from tests.makers.models import changed
 from tests.makers.preflight import NOW, WANTED
-from tests.security.hostile import BY_SSH, ESCAPES, SPEAKERS
+from tests.security.hostile import ESCAPES, SPEAKERS, by_ssh
 
 
 def _parts() -> list[type[Part]]:
@@ -235,13 +235,10 @@ def test_whatever_a_host_says_can_be_judged(name: str, data: st.DataObject) -> N
 
 def test_a_host_that_never_stops_talking_fails_alone(tmp_path: Path) -> None:
     """By SSH. What is no UTF-8 is marked: pyinfra leaves out the rest of what was said."""
-    (tmp_path / "deploy.py").write_text(SPEAKERS)
-    (tmp_path / "known_hosts").touch()
     with machines(tmp_path, "endless", "brief") as sparks:
-        ports = [(name, machine.port) for name, machine in sparks.items()]
-        inventory = BY_SSH.replace("PORTS", repr(ports)).replace("user-key", f"{tmp_path}/user-key")
-        (tmp_path / "inventory.py").write_text(inventory)
-        _, said = command_line.run(tmp_path, "-y", "--fail-percent", "100")
+        inventory = by_ssh(tmp_path, sparks)
+        words = ("-y", "--fail-percent", "100")
+        _, said = command_line.run(tmp_path, *words, inventory=inventory, deploy=SPEAKERS)
     assert "Traceback" not in said
     assert re.search(r"\[endless\] .*could not load fact", said)
     assert 'brief said ["a\\ufffdb", "last"]' in said

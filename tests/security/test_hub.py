@@ -1,6 +1,5 @@
 """A hub, or a mirror in its place, that lies: what it costs in bytes, in tries and in time."""
 
-import subprocess
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.clock import patience
 from tests.lab import hub
 from tests.makers.fetching import SIZE, Spark, fetching
 from tests.makers.liar import BUFFERS, PART, Liar, Lie, endless, lying
-from tests.programs import changed_program
+from tests.programs import changed_program, ended
 
 # Further tries that a Spark makes here.
 TRIES = 3
@@ -128,13 +126,7 @@ def whose(spark: Spark, lie: Lie) -> tuple[str, type[Liar]]:
     token.write_text("hf_lab_reader\n")
     with lying(lie) as (liar, url):
         own = {"HF_ENDPOINT": url, "HF_TOKEN_PATH": str(token), "HF_HOME": str(spark.root)}
-        done = subprocess.run(
-            changed_program(CHECK),
-            env=own | {"HF_HUB_DISABLE_TELEMETRY": "1"},
-            capture_output=True,
-            text=True,
-            timeout=patience(),
-        )
+        done = ended(changed_program(CHECK), env=own | {"HF_HUB_DISABLE_TELEMETRY": "1"})
     assert "Traceback" not in done.stderr
     return done.stdout + done.stderr, liar
 

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from host.state import sockets
-from sparkwright.common.placed import Place
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.insight.doctor.listeners import (
     DISGUISED,
@@ -24,13 +23,12 @@ from sparkwright.insight.doctor.listeners import (
     unguarded,
 )
 from sparkwright.insight.doctor.report import probed
-from sparkwright.plan.release.command import docker_run, environment
+from sparkwright.plan.release.command import environment
 from sparkwright.plan.release.container import ALONE, PAIR, guard_files
 from sparkwright.plan.release.programs import state_program
 from sparkwright.run.spark import Declared
 from sparkwright.run.state import RUN
-from tests.clock import patience
-from tests.makers.release import numbered
+from tests.programs import ended
 
 ENGINE = "f2a2905980e2"
 GUARDED, LOOSE = f"/{ALONE}/docker-{ENGINE}.scope", f"/system.slice/docker-{ENGINE}.scope"
@@ -198,14 +196,7 @@ def test_a_real_process_by_any_name(name: str, shown: str) -> None:
         assert process.stdout
         port = int(process.stdout.readline())
         program = state_program(frozenset({LISTENING.model.part}))
-        said = subprocess.run(
-            ["sh", "-c", RUN],
-            input=f"{program}\n[{LISTENING.key}]\n",
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=patience(),
-        ).stdout
+        said = ended(["sh", "-c", RUN], input=f"{program}\n[{LISTENING.key}]\n").stdout
         process.communicate("")
     found = LISTENING.value(said)
     (own,) = (each for each in found.sockets if each.port == port and each.is_loopback)
@@ -218,14 +209,6 @@ def test_one_sparks_processes_meet_on_loopback() -> None:
     loopback = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
     assert environment(recipe).items() >= loopback.items()
     assert not loopback.keys() & environment(recipe.for_sparks(2), 2).keys()
-
-
-@pytest.mark.parametrize(("nodes", "parent"), [(1, ALONE), (2, PAIR)])
-def test_each_engine_starts_within_its_guard(nodes: int, parent: str) -> None:
-    recipe = load_recipe("lab-tiny").for_sparks(nodes)
-    where = {"release": "r", "folders": {"model": "m"}, "user": "7:8"}
-    words = docker_run(recipe, numbered(nodes), Place("/r"), image="i", cache="c", **where)
-    assert words[words.index("--cgroup-parent") + 1] == parent
 
 
 def settings(text: str) -> dict[str, list[str]]:

@@ -23,6 +23,7 @@ from tests.component.repository import FILES, RECIPE, Repository
 from tests.makers.vllm_project import TEXT
 from tests.programs import script
 from tests.published import published
+from tests.security.hostile import places, put
 
 PROJECT = Path(__file__).parents[2]
 
@@ -341,17 +342,6 @@ VALUES = st.recursive(
 )
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return the ways to all values inside of one."""
-    found = []
-    inner = value if isinstance(value, dict) else dict(enumerate(value))
-    for key, each in inner.items():
-        found += [(*path, key)]
-        if isinstance(each, dict | list):
-            found += places(each, (*path, key))
-    return found
-
-
 @pytest.mark.parametrize("kind", WHOLE)
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150
@@ -361,11 +351,7 @@ def test_no_shape_ends_otherwise_than_with_words(tmp_path: Path, kind: str, data
     text, part = WHOLE[kind]
     content = copy.deepcopy(yaml.safe_load(text))
     for _ in range(data.draw(st.integers(1, 2))):
-        *way, last = data.draw(st.sampled_from(places(content)))
-        owner = content
-        for key in way:
-            owner = owner[key]
-        owner[last] = data.draw(VALUES)
+        put(content, data.draw(st.sampled_from([*places(content)])), data.draw(VALUES))
     path = tmp_path / "recipe.yaml"
     path.write_text(yaml.safe_dump(content))
     try:

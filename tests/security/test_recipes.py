@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -120,44 +121,29 @@ def fleet_problems(folder: Path, recipe: Recipe, trusts: str = "[]") -> list[str
     return unsupported(fleet, {"lab-tiny": recipe})
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "value", "needed"),
-    [
-        ("env", "VLLM_LOGGING_LEVEL", "DEBUG", True),
-        ("env", "VLLM_LOGGING_LEVEL", "debug", True),
-        ("env", "VLLM_LOGGING_LEVEL", "TRACE", True),
-        ("env", "VLLM_LOGGING_LEVEL", "info", False),
-        ("env", "VLLM_LOGGING_CONFIG_PATH", "/x.json", True),
-        ("env", "VLLM_LOGGING_STREAM", "ext://antigravity.x", True),
-        ("env", "VLLM_LOGGING_STREAM", "ext://sys.stdout", False),
-        ("env", "VLLM_REQUEST_BODY_LOG_LEVEL", "info", True),
-        ("env", "VLLM_DEBUG_LOG_API_SERVER_RESPONSE", "1", True),
-        ("env", "VLLM_DEBUG_DUMP_PATH", "/x", True),
-        ("env", "VLLM_TRACE_FUNCTION", "1", True),
-        ("env", "TORCH_LOGS", "+all", True),
-        ("env", "NCCL_DEBUG_FILE", "/x", True),
-        ("args", "uvicorn-log-level", "trace", True),
-        ("args", "uvicorn-log-level", "info", False),
-        ("args", "log-error-stack", True, True),
-        ("args", "log-error-stack", False, False),
-        ("args", "enable-log-requests", True, True),
-        ("args", "enable-log-outputs", True, True),
-        ("args", "disable-log-requests", False, True),
-        ("args", "disable-log-requests", True, False),
-        ("args", "disable-trace-replay", False, True),
-        ("args", "log-level", "debug", True),
-        ("args", "log-level", "info", False),
-        ("args", "log-config-file", "/x", True),
-        ("args", "profiler-config", {"profiler": "torch", "torch_profiler_dir": "/x"}, True),
-        ("args", "otlp-traces-endpoint", "http://x", True),
-        ("args", "collect-detailed-traces", "all", True),
-    ],
-)
-def test_what_writes_prompts_needs_trust(
-    tmp_path: Path, kind: str, name: str, value: object, needed: bool
-) -> None:
-    told = needs(load(tmp_path, vllm="0.33.0", **{kind: {name: value}}))
-    assert (name in {need.name for need in told}) is needed
+# What has an engine write prompts, and what of the same kind does not.
+WRITING = """\
+VLLM_LOGGING_LEVEL=DEBUG VLLM_LOGGING_LEVEL=debug VLLM_LOGGING_LEVEL=TRACE TORCH_LOGS=+all
+VLLM_LOGGING_CONFIG_PATH=/x.json VLLM_LOGGING_STREAM=ext://antigravity.x VLLM_DEBUG_DUMP_PATH=/x
+VLLM_REQUEST_BODY_LOG_LEVEL=info VLLM_DEBUG_LOG_API_SERVER_RESPONSE=1 VLLM_TRACE_FUNCTION=1
+NCCL_DEBUG_FILE=/x uvicorn-log-level=trace log-error-stack=true log-level=debug log-config-file=/x
+enable-log-requests=true enable-log-outputs=true disable-log-requests=false
+disable-trace-replay=false otlp-traces-endpoint=http://x collect-detailed-traces=all
+profiler-config={"profiler":"torch","torch_profiler_dir":"/x"}
+"""
+SILENT = """\
+VLLM_LOGGING_LEVEL=info VLLM_LOGGING_STREAM=ext://sys.stdout uvicorn-log-level=info
+log-error-stack=false disable-log-requests=true log-level=info
+"""
+
+
+@pytest.mark.parametrize(("words", "needed"), [(WRITING, True), (SILENT, False)])
+def test_what_writes_prompts_needs_trust(tmp_path: Path, words: str, needed: bool) -> None:
+    for word in words.split():
+        name, _, text = word.partition("=")
+        said = {"env": {name: text}} if name.isupper() else {"args": {name: yaml.safe_load(text)}}
+        told = needs(load(tmp_path, vllm="0.33.0", **said))
+        assert (name in {need.name for need in told}) is needed, word
 
 
 OPENING = [name for name, known in vllm_names.table().items() if known.danger]

@@ -92,10 +92,8 @@ for each in WAYS:
 
 @pytest.mark.parametrize("ways", [["fact", "command", "failing", "log"], ["input"]])
 def test_no_escape_reaches_the_terminal(tmp_path: Path, ways: list[str]) -> None:
-    (tmp_path / "inventory.py").write_text(INVENTORY)
     deploy = DEPLOY.replace("HOSTILE", repr(json.dumps(ESCAPES))).replace("WAYS", repr(ways))
-    (tmp_path / "deploy.py").write_text(deploy)
-    _, said = command_line.run(tmp_path, "-y", "-vvv")
+    _, said = command_line.run(tmp_path, "-y", "-vvv", inventory=INVENTORY, deploy=deploy)
     for word in ("raw", "job", "logged", "notice") if len(ways) > 1 else ("input",):
         assert re.search(rf"{word} .*owned", said), said
     assert len(re.findall("owned", said)) > len(ways)

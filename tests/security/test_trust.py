@@ -19,7 +19,7 @@ from sparkwright.run.ssh import cause
 from tests.component import command_line
 from tests.component.sshd import machines
 from tests.makers.liar import BUFFERS, PART, Liar, Lie, endless, lying
-from tests.security.hostile import BY_SSH, SPEAKERS
+from tests.security.hostile import SPEAKERS, by_ssh
 
 
 @pytest.mark.parametrize("name", [".sparkwright.json", ".sparkwright-partial/x", ".sparkwright/x"])
@@ -61,16 +61,10 @@ def test_no_token_in_the_clear(endpoint: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_host_key_that_nobody_knows_gets_nothing(tmp_path: Path) -> None:
-    (tmp_path / "deploy.py").write_text(SPEAKERS)
-    (tmp_path / "known_hosts").touch()
     with machines(tmp_path, "brief") as sparks:
-        inventory = BY_SSH.replace("PORTS", repr([("brief", sparks["brief"].port)]))
         strict = Spark(ssh_strict_host_key_checking="yes").connection
-        inventory = inventory.replace("user-key", f"{tmp_path}/user-key")
-        inventory = inventory.replace('"spark": name,', f'"spark": name, **{strict},')
-        (tmp_path / "inventory.py").write_text(inventory)
-        status, said = command_line.run(tmp_path, "-y")
-    assert status == 1
+        inventory = by_ssh(tmp_path, sparks, **strict)
+        said = command_line.run(tmp_path, "-y", inventory=inventory, deploy=SPEAKERS).failed()
     assert "brief said" not in said
     assert (tmp_path / "known_hosts").read_text() == ""
     (refused,) = re.findall(r"StrictPolicy.*", said)[:1]

@@ -5,12 +5,12 @@ What they are worth is seen where systemd runs them: tests/system.
 
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from sparkwright.common.render import render
+from tests.programs import ended
 
 FILES = Path(__file__).parents[2] / "files"
 UNITS = {path.name: path for path in sorted(FILES.glob("**/*.service"))}
@@ -54,12 +54,8 @@ def directives(name: str, key: str) -> list[str]:
 def rating(name: str, folder: Path) -> float:
     """Return how exposed systemd finds a unit."""
     (folder / name).write_text(text(name))
-    analysis = subprocess.run(
-        ["systemd-analyze", "security", "--offline=yes", f"./{name}"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-    )
+    words = ["systemd-analyze", "security", "--offline=yes", f"./{name}"]
+    analysis = ended(words, cwd=folder)
     found = re.search(r"exposure level for \S+: ([0-9.]+)", analysis.stdout)
     assert found, analysis.stderr
     return float(found[1])
@@ -69,7 +65,7 @@ def version() -> int:
     """Return systemd's version; 0 where there is none."""
     if not shutil.which("systemd-analyze"):
         return 0
-    told = subprocess.run(["systemd-analyze", "--version"], capture_output=True, text=True)
+    told = ended(["systemd-analyze", "--version"])
     found = re.search(r"systemd (\d+)", told.stdout)
     return int(found[1]) if found else 0
 
@@ -113,13 +109,8 @@ def test_systemd_understands_every_line_and_finds_no_cycle(tmp_path: Path) -> No
     for socket in ("fabric-metrics.socket", "fabric-image.socket"):
         (tmp_path / socket).write_text("[Socket]\nListenStream=29503\nAccept=yes\n")
     units = [*(name.replace("@.", "@x.") for name in UNITS), "multi-user.target"]
-    verify = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", *units],
-        cwd=tmp_path,
-        env={"SYSTEMD_UNIT_PATH": f"{tmp_path}:", "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-    )
+    own = {"SYSTEMD_UNIT_PATH": f"{tmp_path}:", "PATH": "/usr/bin:/bin"}
+    verify = ended(["systemd-analyze", "verify", "--man=no", *units], cwd=tmp_path, env=own)
     said = verify.stderr.splitlines()
     # Of programs that this machine lacks.
     assert [line for line in said if "is not executable" not in line] == []

@@ -7,32 +7,28 @@ from pathlib import Path
 import pytest
 
 from tests.clock import patience
-from tests.component.door.running import HOLD, Asked, Engines, FakeServer, Running
-from tests.component.servers import serving
+from tests.component.door.running import (
+    HOLD,
+    Asked,
+    Engines,
+    FakeServer,
+    Running,
+    engine_of,
+    opened,
+)
 from tests.makers.door import KEY, OTHER
 
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Running]:
-    each = Running(tmp_path)
-    each.lay(each.plan)
-    try:
-        each.start()
-        yield each
-    finally:
-        each.stop()
+    with opened(tmp_path) as door:
+        yield door
 
 
 @pytest.fixture
 def engines(tmp_path: Path) -> Iterator[Engines]:
     with ExitStack() as stack:
-
-        def start(name: str) -> FakeServer:
-            server = FakeServer(tmp_path, name)
-            stack.enter_context(serving(server))
-            return server
-
-        yield start
+        yield lambda name: stack.enter_context(engine_of(tmp_path, name))
 
 
 @pytest.fixture

@@ -214,6 +214,21 @@ class Running:
         return None if found is None else str(found)
 
 
+@contextmanager
+def opened(root: Path, *within: str, **settings: Any) -> Iterator[Running]:
+    """Have a door with these settings, until the block ends; `within` is a command that starts it.
+
+    With neither it has those of tests/makers/door.py.
+    """
+    door = Running(root)
+    door.lay(plan(door.port, **settings))
+    try:
+        door.start(*within)
+        yield door
+    finally:
+        door.stop()
+
+
 def asked(door: Running, request: str) -> bytes:
     """Send what no client library would; return all that comes back."""
     with socket.create_connection(("127.0.0.1", door.port), timeout=patience()) as client:
@@ -351,14 +366,13 @@ def waiting(door: Running, count: int) -> None:
 
 def had(door: Running) -> None:
     """Have had the engine `a` behind the door, which has gone since; no check has noticed it."""
-    with engine(door, "a"):
+    with engine_of(door.root, "a"):
         door.door.offer("a")
         until(lambda: door.status("POST", PATH) == 200)
 
 
 @contextmanager
-def engine(door: Running, name: str) -> Iterator[FakeServer]:
+def engine_of(root: Path, name: str) -> Iterator[FakeServer]:
     """An engine that comes, or comes again, and goes."""
-    server = FakeServer(door.root, name)
-    with serving(server):
+    with serving(server := FakeServer(root, name)):
         yield server

@@ -12,8 +12,18 @@ import pytest
 
 from host.door.haproxy import DoorError
 from sparkwright.door.key import Key
-from tests.component.door.running import KEYED, Engines, FakeServer, Running, haproxy, load, stream
-from tests.component.servers import fill, serving, small_disk, until
+from tests.component.door.running import (
+    KEYED,
+    Engines,
+    FakeServer,
+    Running,
+    engine_of,
+    haproxy,
+    load,
+    opened,
+    stream,
+)
+from tests.component.servers import fill, small_disk, until
 from tests.makers.door import KEY, OTHER, plan
 
 pytestmark = haproxy
@@ -38,36 +48,30 @@ def test_the_preferred_engine_gets_all_and_the_other_what_it_cannot_take(
     until(lambda: running.serves() == "a")
     door.hold()
     assert running.serves() is None
-    assert running.status("GET", "/health", None) == 503
+    assert running.status("GET", "/health", None) == running.status("HEAD", "/health") == 503
     door.prefer("a")
     assert running.serves() == "a"
     door.forget("a")
     assert running.serves() is None
     # And the one that it is to go back to comes again.
-    with serving(FakeServer(running.root, "b")):
+    with engine_of(running.root, "b"):
         door.offer("b")
         door.prefer("b")
         until(lambda: running.serves() == "b")
 
 
 def test_a_hold_ends_on_a_full_disk(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "root"):
-        running = Running(tmp_path / "root")
-        running.lay(running.plan)
-        running.start()
-        try:
-            with serving(FakeServer(running.root, "a")):
-                running.door.offer("a")
-                running.door.hold()
-                assert running.serves() is None
-                fill(running.root)
-                running.door.prefer("a")
-                assert running.serves() == "a"
-                # The rest of the way back reads what is on the disk.
-                running.door.forget("b")
-                assert running.serves() == "a"
-        finally:
-            running.stop()
+    root = tmp_path / "root"
+    with small_disk(root), opened(root) as running, engine_of(root, "a"):
+        running.door.offer("a")
+        running.door.hold()
+        assert running.serves() is None
+        fill(root)
+        running.door.prefer("a")
+        assert running.serves() == "a"
+        # The rest of the way back reads what is on the disk.
+        running.door.forget("b")
+        assert running.serves() == "a"
 
 
 def test_switches_under_load_lose_no_request(running: Running, engines: Engines) -> None:

@@ -17,7 +17,7 @@ from tests.component.door.running import (
     Asked,
     Engines,
     Running,
-    engine,
+    engine_of,
     had,
     haproxy,
     stream,
@@ -43,7 +43,7 @@ def test_a_restart_of_the_engine_is_waited_through(patient: Running, asked: Aske
     _, now, held = patient.door.haproxy.names()["client1"]
     assert now == 6
     assert held >= 3
-    with engine(patient, "a"):
+    with engine_of(patient.root, "a"):
         assert asked.all() == ["a"] * 6
         waiting(patient, 0)
         assert patient.status("POST", PATH) == 200
@@ -62,18 +62,18 @@ def test_nothing_fails_while_engines_come_and_go(patient: Running) -> None:
 
     clients = [threading.Thread(target=ask_on) for _ in range(4)]
     with ExitStack() as stack:
-        with engine(patient, "a"):
+        with engine_of(patient.root, "a"):
             patient.door.offer("a")
             until(lambda: patient.status("POST", PATH) == 200)
             for client in clients:
                 client.start()
             stack.callback(over.set)
-        for _ in range(4):
+        for _ in range(2):
             waiting(patient, 4)
             before = len(found)
-            with engine(patient, "a"):
+            with engine_of(patient.root, "a"):
                 until(lambda before=before: len(found) >= before + 40)  # type: ignore[misc]
-        with engine(patient, "a"):
+        with engine_of(patient.root, "a"):
             over.set()
             for client in clients:
                 client.join(timeout=patience())

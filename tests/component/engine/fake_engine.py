@@ -1,18 +1,17 @@
-"""fake_engine FOLDER STATE: an engine's HTTP side, as files in the folder STATE say.
+"""fake_engine ROOT RELEASE STATE: an engine's HTTP side, as files in the folder STATE say.
 
 hang: requests wait until it is gone; broken: they fail until then; empty: they have no numbers;
 moving: the counters move. STATE/asked holds a line for each question.
 """
 
 import json
-import os
-import socket
-import socketserver
 import sys
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from itertools import count
 from pathlib import Path
+
+from tests.component.socket_server import SocketServer
 
 
 class Engine(BaseHTTPRequestHandler):
@@ -61,23 +60,13 @@ class Engine(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-class Server(ThreadingHTTPServer):
+class Server(SocketServer):
     """Does not complain of clients that left."""
-
-    address_family = socket.AF_UNIX
-    daemon_threads = True
-
-    def server_bind(self) -> None:
-        """Bind; there is no name to look up."""
-        socketserver.TCPServer.server_bind(self)
 
     def handle_error(self, *_: object) -> None:
         """Say nothing."""
 
 
 if __name__ == "__main__":
-    Engine.state = Path(sys.argv[2])
-    # Its whole path may be too long for an address.
-    os.chdir(sys.argv[1])
-    Path("api.sock").unlink(missing_ok=True)
-    Server("api.sock", Engine).serve_forever()  # type: ignore[arg-type]
+    Engine.state = Path(sys.argv[3])
+    Server(Path(sys.argv[1]), sys.argv[2], Engine).serve_forever()

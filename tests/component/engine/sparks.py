@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from host.common.seat import SOCKETS
+from sparkwright.common.paths import FILES
 from tests.clock import patience
 from tests.component.servers import until
 from tests.programs import changed_program, script
@@ -21,6 +22,8 @@ RELEASE = "tiny-0a1b2c3d"
 NAMES = ("spark-a", "spark-b")
 ADDRESSES = (("127.0.0.11", "127.0.0.21"), ("127.0.0.12", "127.0.0.22"))
 
+# Only by its module's name does it find the project, and the programs of a Spark.
+_FAKE = f"env PYTHONPATH={FILES}:{FILES.parent} {sys.executable} -m {__package__}.fake_engine"
 # Other times are the only thing that differs from the unit's own command.
 _PROGRAM = """
 import json, sys
@@ -97,10 +100,8 @@ class Spark:
         unit |= {"stop_timeout": 5, "rank": rank, "sparks": sparks, "fabric": fabric}
         (folder / "unit.json").write_text("{}")
         self.unit(release, **unit)
-        sockets = self.root / SOCKETS / release
-        sockets.mkdir(parents=True, exist_ok=True)
-        fake = Path(__file__).with_name("fake_engine.py")
-        serve = f"exec {sys.executable} {fake} {sockets} {self.state}\n"
+        (self.root / SOCKETS / release).mkdir(parents=True, exist_ok=True)
+        serve = f"exec {_FAKE} {self.root} {release} {self.state}\n"
         script(folder / "run", _RUN + ("exec sleep infinity\n" if rank else serve))
         script(self.state / "bin/docker", _DOCKER)
         own = ADDRESSES[rank]

@@ -50,28 +50,8 @@ def serve(pair: Pair, **times: float) -> None:
         spark.wait_ready()
 
 
-def starts(pair: Pair) -> list[str]:
-    return (pair[0].root.parent / "starts").read_text().split()
-
-
-def test_the_worker_starts_first_and_both_serve(pair: Pair) -> None:
+def test_the_worker_starts_first_and_both_serve_until_the_head_is_stopped(pair: Pair) -> None:
     head, worker = pair
-    head.start()
-    head.wait_status("waiting for spark-b at 127.0.0.12: nothing heard yet")
-    worker.start()
-    for spark in pair:
-        spark.wait_ready()
-        spark.wait_status("serving")
-    assert starts(pair) == ["spark-b", "spark-a"]
-    assert worker.environment["VLLM_HOST_IP"] == "127.0.0.12"
-    assert worker.environment["NCCL_SOCKET_IFNAME"] == "enp1s0f0np0"
-    assert worker.environment["NCCL_IB_DISABLE"] == "1"
-    assert worker.environment["RDMA_OPTIONS"] == ""
-    assert "warning: no active RDMA device on enp1s0f0np0, enP2p1s0f0np0" in worker.log
-
-
-def test_the_worker_waits_for_the_head(pair: Pair) -> None:
-    worker = pair[1]
     worker.start()
     worker.wait_status("waiting for spark-a at 127.0.0.11: its engine is not started")
     worker.live_on()
@@ -79,19 +59,34 @@ def test_the_worker_waits_for_the_head(pair: Pair) -> None:
     assert worker.log.count("its engine is not started") == 1
     worker.signal(signal.SIGTERM)
     assert worker.end() == 0
+    head.start()
+    head.wait_status("waiting for spark-b at 127.0.0.12: nothing heard yet")
+    worker.start()
+    for spark in pair:
+        spark.wait_ready()
+        spark.wait_status("serving")
+    assert (head.root.parent / "starts").read_text().split() == ["spark-b", "spark-a"]
+    assert worker.environment["VLLM_HOST_IP"] == "127.0.0.12"
+    assert worker.environment["NCCL_SOCKET_IFNAME"] == "enp1s0f0np0"
+    assert worker.environment["NCCL_IB_DISABLE"] == "1"
+    assert worker.environment["RDMA_OPTIONS"] == ""
+    assert "warning: no active RDMA device on enp1s0f0np0, enP2p1s0f0np0" in worker.log
+    head.signal(signal.SIGTERM)
+    assert head.end() == 0
+    assert worker.end() == 1
+    assert f"stop -t 5 vllm-{RELEASE}" in head.docker
+    assert worker.status == "engine ended: spark-a: it was stopped"
 
 
-def kill_container(spark: Spark) -> None:
-    os.kill(spark.container, signal.SIGKILL)
-
-
-@pytest.mark.parametrize("reason", ["its exit status was -9", "its supervisor is gone"])
-@pytest.mark.parametrize("which", [0, 1])
+# Each of the two ends: tests/system/test_recovery.py has either of them.
+@pytest.mark.parametrize(
+    ("which", "reason"), [(0, "its exit status was -9"), (1, "its supervisor is gone")]
+)
 def test_one_ends_and_so_does_the_other(pair: Pair, which: int, reason: str) -> None:
     serve(pair)
     one, other = pair[which], pair[1 - which]
     killed = "supervisor" in reason
-    one.signal(signal.SIGKILL) if killed else kill_container(one)
+    one.signal(signal.SIGKILL) if killed else os.kill(one.container, signal.SIGKILL)
     assert other.end() == 1
     assert other.status == f"engine ended: {NAMES[which]}: {reason}"
     if not killed:
@@ -100,13 +95,12 @@ def test_one_ends_and_so_does_the_other(pair: Pair, which: int, reason: str) -> 
         serve(pair)
 
 
-@pytest.mark.parametrize("which", [0, 1])
-def test_silence_is_a_loss(pair: Pair, which: int) -> None:
+def test_silence_is_a_loss(pair: Pair) -> None:
     serve(pair, **{"peer_link.SILENCE": patience(1)})
-    frozen, other = pair[which], pair[1 - which]
+    head, frozen = pair
     frozen.signal(signal.SIGSTOP)
-    assert other.end() == 1
-    assert f"no word for {patience(1):g} s" in other.status
+    assert head.end() == 1
+    assert f"no word for {patience(1):g} s" in head.status
     frozen.signal(signal.SIGCONT)
     assert frozen.end() == 1
 
@@ -132,32 +126,21 @@ def test_a_silent_fabric_is_sat_out(pair: Pair) -> None:
     assert worker.status.startswith("engine ended: spark-a: no token within")
 
 
-def test_a_stop_of_the_head(pair: Pair) -> None:
-    head, worker = pair
-    serve(pair)
-    head.signal(signal.SIGTERM)
-    assert head.end() == 0
-    assert worker.end() == 1
-    assert f"stop -t 5 vllm-{RELEASE}" in head.docker
-    assert worker.status == "engine ended: spark-a: it was stopped"
-
-
-@pytest.mark.parametrize("seconds", [5, 0])
-def test_a_stop_of_the_worker_lets_the_head_drain(pair: Pair, seconds: int) -> None:
+def test_a_stop_of_the_worker_lets_the_head_drain(pair: Pair) -> None:
     """Within the head's own bound, however short: what it answers last still needs both engines."""
     head, worker = pair
     for spark in pair:
-        spark.unit(stop_timeout=seconds)
+        spark.unit(stop_timeout=0)
     serve(pair)
     head.set("draining")
     worker.signal(signal.SIGTERM)
-    until(lambda: f"stop -t {seconds} vllm-{RELEASE}" in head.docker)
+    until(lambda: f"stop -t 0 vllm-{RELEASE}" in head.docker)
     worker.live_on()
     assert worker.container_lives
     head.set("draining", False)
     assert worker.end() == 0
     assert head.end() == 1
-    assert f"stop -t {seconds} vllm-{RELEASE}" not in worker.docker
+    assert f"stop -t 0 vllm-{RELEASE}" not in worker.docker
     assert f"kill vllm-{RELEASE}" not in head.docker
     assert head.status == "engine ended: spark-b: it was stopped"
 

@@ -1,1 +1,1 @@
-"""The gateway for real, on loopback behind its door, and clients before it: openai and curl."""
+"""The gateway for real, on loopback behind its door, with curl before it."""

@@ -1,5 +1,5 @@
-"""One gateway, its replicas and a client with openai's package, for all tests here."""
+"""One gateway and its replicas, for all tests here."""
 
-from tests.makers.gateway_running import client, dead, doors, python, started, tls, url
+from tests.makers.gateway_running import dead, doors, python, started, tls, url
 
-__all__ = ["client", "dead", "doors", "python", "started", "tls", "url"]
+__all__ = ["dead", "doors", "python", "started", "tls", "url"]

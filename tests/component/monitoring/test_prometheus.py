@@ -18,12 +18,12 @@ from sparkwright.door.certificates import read_certificate
 from sparkwright.insight.monitoring.deploy import exporter_defaults
 from sparkwright.insight.monitoring.targets import monitoring_files
 from tests.clock import patience
-from tests.component.door.running import Running, haproxy
+from tests.component.door.running import Running, haproxy, opened
 from tests.component.monitoring.given import QUERIES, doors, tools, worker, write_metrics
 from tests.component.servers import QuietHandler, free_port, listens, serving, until
 from tests.component.socket_server import SocketServer
 from tests.lab.engine_image import STAND_IN
-from tests.makers.door import KEY, plan
+from tests.makers.door import KEY
 from tests.unit.certificates import certificate, private_key, written
 
 exporter_program = pytest.mark.skipif(
@@ -212,8 +212,7 @@ def test_the_key_and_the_certificate_open_the_door(
     written(root, certificate(secret := private_key(), days=90), secret)
     tls = read_certificate(str(root / "tls.crt"), str(root / "tls.key"))
     door_of_head.door.offer(engine)
-    door_of_head.lay(plan(door_of_head.port, certificate=tls))
-    door_of_head.reload()
+    door_of_head.change(certificate=tls)
     prometheus = Prometheus(watched(root, door_of_head, key, root / "tls.crt"))
     try:
         until(lambda: prometheus.up().get("engine") == up)
@@ -224,10 +223,5 @@ def test_the_key_and_the_certificate_open_the_door(
 
 @pytest.fixture
 def door_of_head(root: Path) -> Iterator[Running]:
-    each = Running(root)
-    each.lay(each.plan)
-    each.start()
-    try:
-        yield each
-    finally:
-        each.stop()
+    with opened(root) as door:
+        yield door

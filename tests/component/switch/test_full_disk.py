@@ -19,8 +19,9 @@ def spark(tmp_path: Path) -> Iterator[Spark]:
         spark.close()
 
 
-@pytest.mark.parametrize(("phase", "how"), [("starting", "fails"), ("trial", "dies")])
-@pytest.mark.parametrize("orders", [{}, BESIDE])
+@pytest.mark.parametrize(
+    ("orders", "phase", "how"), [({}, "starting", "fails"), (BESIDE, "trial", "dies")]
+)
 def test_the_previous_one_gets_its_clients_back(
     served: Spark, orders: dict[str, bool], phase: str, how: str
 ) -> None:

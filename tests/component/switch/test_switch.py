@@ -84,15 +84,16 @@ def test_a_drain_is_bounded(served: Spark, orders: dict[str, bool]) -> None:
     is_new(served)
 
 
+# With both side by side, as on a whole Spark: tests/system/test_switch.py.
 @pytest.mark.parametrize(
-    ("how", "reason"),
+    ("orders", "how", "reason"),
     [
-        ("fails", "did not start: engine ended: its exit status was 1"),
-        ("never", f"did not serve within {BRIEF} s: starting the engine"),
-        ("dies", "ended after it had begun to serve: engine ended: its exit status was 0"),
+        ({}, "fails", "did not start: engine ended: its exit status was 1"),
+        ({}, "never", f"did not serve within {BRIEF} s: starting the engine"),
+        ({}, "dies", "ended after it had begun to serve: engine ended: its exit status was 0"),
+        (BESIDE, "fails", "did not start: engine ended: its exit status was 1"),
     ],
 )
-@pytest.mark.parametrize("orders", [{}, BESIDE])
 def test_what_does_not_serve_is_taken_back(
     served: Spark, orders: dict[str, bool], how: str, reason: str
 ) -> None:
@@ -101,19 +102,17 @@ def test_what_does_not_serve_is_taken_back(
     is_old(served)
     assert reason in served.report["message"]
     assert (served.report["gap"] == 0) is bool(orders)
-    if not orders:
-        # The memory is too small for both.
-        acts = served.acts()
-        assert acts.index(f"stop vllm@{NEW}") < acts.index(f"start --no-block vllm@{OLD}")
-    if served.report["beside"] and how != "dies":
+    acts = served.acts()
+    if orders:
         # It was never behind the door.
-        assert f"door prefer {NEW}" not in served.acts()
+        assert f"door prefer {NEW}" not in acts
     else:
+        # The memory is too small for both.
+        assert acts.index(f"stop vllm@{NEW}") < acts.index(f"start --no-block vllm@{OLD}")
         assert served.door == [OLD]
 
 
-@pytest.mark.parametrize("orders", [{}, BESIDE])
-@pytest.mark.parametrize("call", ["offer", "prefer"])
+@pytest.mark.parametrize(("orders", "call"), [({}, "prefer"), (BESIDE, "offer")])
 def test_a_door_that_does_not_do_it(served: Spark, orders: dict[str, bool], call: str) -> None:
     (served.state / f"door-{call}-fails").touch()
     assert served.switch(orders=orders) == 1
@@ -122,8 +121,7 @@ def test_a_door_that_does_not_do_it(served: Spark, orders: dict[str, bool], call
 
 
 @pytest.mark.parametrize(
-    ("orders", "phase"),
-    [({}, "draining"), ({}, "starting"), ({}, "trial"), (BESIDE, "starting"), (BESIDE, "trial")],
+    ("orders", "phase"), [({}, "draining"), ({}, "starting"), (BESIDE, "trial")]
 )
 def test_told_to_stop(served: Spark, orders: dict[str, bool], phase: str) -> None:
     if phase == "draining":
@@ -148,8 +146,10 @@ def test_told_to_stop_after_the_commit(served: Spark) -> None:
     is_new(served)
 
 
-@pytest.mark.parametrize("phase", ["draining", "starting", "trial"])
-@pytest.mark.parametrize("orders", [{}, BESIDE])
+@pytest.mark.parametrize(
+    ("orders", "phase"),
+    [({}, "draining"), ({}, "trial"), (BESIDE, "draining"), (BESIDE, "starting")],
+)
 def test_killed(served: Spark, orders: dict[str, bool], phase: str) -> None:
     """What systemd runs then brings back the previous one, or finishes what is made.
 
@@ -185,13 +185,12 @@ def test_the_word_after_an_orderly_end_changes_nothing(served: Spark) -> None:
     is_new(served)
 
 
-@pytest.mark.parametrize("how", ["fails", "never"])
-def test_the_previous_one_does_not_come_back_either(served: Spark, how: str) -> None:
+def test_the_previous_one_does_not_come_back_either(served: Spark) -> None:
     served.behaves(NEW, "fails")
     (served.state / f"busy-{OLD}").write_text("1")
     served.start(orders={"drain": LONG})
     served.wait_phase("draining")
-    served.release(OLD, how)
+    served.release(OLD, "fails")
     (served.state / f"busy-{OLD}").unlink()
     assert served.end() == 1
     assert served.report["restored"] is False
@@ -200,13 +199,10 @@ def test_the_previous_one_does_not_come_back_either(served: Spark, how: str) -> 
     assert served.boots == [OLD]
 
 
-@pytest.mark.parametrize("orders", [{}, BESIDE])
-def test_what_is_not_there_is_found_before_anything_is_touched(
-    served: Spark, orders: dict[str, bool]
-) -> None:
+def test_what_is_not_there_is_found_before_anything_is_touched(served: Spark) -> None:
     def refused(reason: str, **changed: int) -> None:
         """It ends with that, and the engines were only looked at."""
-        assert served.switch(orders=orders, **changed) == 1
+        assert served.switch(**changed) == 1
         assert reason in served.report["message"]
         assert served.acts() == []
         is_old(served)

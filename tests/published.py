@@ -1,4 +1,4 @@
-"""Recipes that others publish: `python -m tests.published` says which are taken."""
+"""A recipe that others publish, as a file has it."""
 
 from pathlib import Path
 
