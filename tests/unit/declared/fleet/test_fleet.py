@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.common.errors import PlanError
 from sparkwright.declared.fleet import file
 from sparkwright.declared.fleet.file import load_fleet, unsupported
 from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
-from tests.unit.unplaced import unplaced
+from tests.makers.refused import refused, unplaced
 
 EXAMPLES = Path(__file__).parents[4] / "inventory" / "examples"
 
@@ -30,9 +29,7 @@ def written(tmp_path: Path, text: str) -> Path:
 
 def problems(tmp_path: Path, text: str) -> list[str]:
     path = written(tmp_path, text)
-    with pytest.raises(PlanError) as caught:
-        load_fleet(path)
-    return unplaced(caught.value.problems, path)
+    return unplaced(refused(load_fleet, path), path)
 
 
 GOOD = """\

@@ -6,20 +6,18 @@ from typing import Any
 
 import pytest
 
-from sparkwright.common.errors import PlanError
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.group_data import gateway_settings, read_file, settings_of_site
 from sparkwright.declared.fleet.settings import Settings, read_settings, settings_of
 from tests import group_data
+from tests.makers.refused import refused
 
 HERE = "group_data/chat.py"
 
 
 def problems(**values: Any) -> list[str]:
-    with pytest.raises(PlanError) as raised:
-        read_settings(values, HERE)
-    return [each.removeprefix(f"{HERE}: ") for each in raised.value.problems]
+    return [each.removeprefix(f"{HERE}: ") for each in refused(read_settings, values, HERE)]
 
 
 def test_the_file_for_owners_is_what_the_model_says() -> None:
@@ -121,9 +119,8 @@ def test_settings_that_contradict_each_other_name_their_file(
     values: dict[str, object], problem: str
 ) -> None:
     assert read_settings(values, HERE)
-    with pytest.raises(PlanError) as raised:
-        settings_of(values, lambda name: f"{name}'s file")
-    assert raised.value.problems == (f"{problem.partition(':')[0]}'s file: {problem}",)
+    found = refused(settings_of, values, lambda name: f"{name}'s file")
+    assert found == (f"{problem.partition(':')[0]}'s file: {problem}",)
 
 
 FLEET = """\

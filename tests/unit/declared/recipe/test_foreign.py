@@ -9,8 +9,8 @@ from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.published.document import NotForUs
 from sparkwright.declared.recipe.values import ImageMods
 from sparkwright.run.inventory.groups import load
+from tests.makers.refused import refused, unplaced
 from tests.published import published
-from tests.unit.unplaced import unplaced
 
 SPARKRUN = """\
 recipe_version: "2"
@@ -88,9 +88,7 @@ def theirs(path):
 
 
 def problems(path):
-    with pytest.raises(PlanError) as error:
-        published(path)
-    return unplaced(error.value.problems, path)
+    return unplaced(refused(published, path), path)
 
 
 def test_sparkrun(put):

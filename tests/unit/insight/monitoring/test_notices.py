@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,6 @@ from pyinfra.api.operations import run_ops
 from host.insight.monitoring import notify
 from host.insight.monitoring.notify import HOUR, RETRY, Record, decide, request
 from sparkwright.common import render
-from sparkwright.common.errors import PlanError
 from sparkwright.common.files import ManagedFile
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.declared.fleet.settings import read_settings
@@ -24,6 +24,7 @@ from sparkwright.insight.monitoring.deploy import test_notice as send_test
 from sparkwright.insight.monitoring.deploy import webhook
 from sparkwright.machine.host.operations.files import secret_file
 from sparkwright.plan.causes.thresholds import DISK_FULL
+from tests.makers.refused import refusal, refused
 from tests.unit.driven import Driven, fake_host, file_of, placed
 
 NOW = 1_795_240_000
@@ -185,13 +186,10 @@ def test_an_address_without_a_secret_may_be_in_group_data(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", SECRET)
-def test_a_secret_may_not_and_a_file_is_offered(value: str) -> None:
-    with pytest.raises(
-        PlanError, match=r"expected a URL such as .*, a file with a secret one"
-    ) as bad:
-        read_settings({"notify": value}, "group_data/sparks.py")
-    (problem,) = bad.value.problems
+def test_a_secret_may_not_and_a_file_is_offered(value):
+    (problem,) = refused(read_settings, {"notify": value}, "group_data/sparks.py")
     assert problem.startswith("group_data/sparks.py: notify: ")
+    assert re.search("expected a URL such as .*, a file with a secret one", problem)
     assert "word@" not in problem
 
 
@@ -225,10 +223,9 @@ def test_a_file_that_cannot_be_is_refused(
     file.unlink() if text is None else file.write_text(text)
     if text is not None:
         file.chmod(mode)
-    with pytest.raises(PlanError) as raised:
-        webhook(str(file))
-    assert f"{file}: {expected}" in str(raised.value)
-    assert not text or text not in str(raised.value)
+    said = refusal(webhook, str(file))
+    assert f"{file}: {expected}" in said
+    assert not text or text not in said
 
 
 def unit(name: str, **values: Any) -> str:

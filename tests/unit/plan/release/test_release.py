@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.common.errors import PlanError
 from sparkwright.plan.release.command import Ranks, docker_run
 from sparkwright.plan.release.lock import Lock, image_key
 from sparkwright.plan.release.programs import (
@@ -23,6 +22,7 @@ from sparkwright.plan.release.programs import (
 )
 from sparkwright.plan.release.release import repository
 from tests.clock import patience
+from tests.makers.refused import refusal
 from tests.makers.release import DIGEST, NASTY, PAIR, lock, pair, recipe, release
 from tests.programs import script
 
@@ -31,10 +31,9 @@ def test_the_same_makes_the_same_and_needs_a_lock() -> None:
     assert release() == release()
     assert release().id.startswith("try-")
     assert len(release().id) == len("try-") + 8
-    with pytest.raises(PlanError) as caught:
-        release(lock_=Lock())
+    said = refusal(release, lock_=Lock())
     for name in ("owner/drafter@main", "example.org/vllm:1"):
-        assert f"{name} is not in the lock yet" in str(caught.value)
+        assert f"{name} is not in the lock yet" in said
 
 
 def test_what_the_engine_would_notice_is_another_release() -> None:

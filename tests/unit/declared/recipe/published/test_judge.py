@@ -7,6 +7,7 @@ import pytest
 
 from sparkwright.common.errors import PlanError
 from sparkwright.declared.recipe.published.translated import JUDGES, Translated
+from tests.makers.refused import refused
 from tests.published import published
 from tests.recipes import releases
 
@@ -58,12 +59,8 @@ def read(tmp_path: Path) -> Read:
         ("vllm/vllm-openai:v0.33.0", "--swap-space 4", "lacks it"),
     ],
 )
-def test_what_no_vllm_has_is_refused_with_its_line(
-    read: Read, image: str, words: str, found: str
-) -> None:
-    with pytest.raises(PlanError) as error:
-        read(image, words)
-    (problem,) = error.value.problems
+def test_what_no_vllm_has_is_refused_with_its_line(read, image, words, found):
+    (problem,) = refused(read, image, words)
     assert "x.yaml:9: args." in problem
     assert found in problem
 
