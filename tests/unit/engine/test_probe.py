@@ -14,7 +14,7 @@ from tests.unit.engine.virtual_time import now, run
 TOKEN = "token"
 # The moments at which something begins: a probe of an idle engine comes every 10.1 s, two looks are
 # 6 s apart.
-MOMENTS = [100 + each / 2 for each in range(34)]
+MOMENTS = [100 + each * 1.1 for each in range(16)]
 
 
 class Looks:
@@ -76,7 +76,7 @@ def watched(engine: Steps, longest_step: float) -> tuple[str, float]:
     """Return why, and when, the watch of an engine ends; "" if that outlives its steps."""
 
     async def watch() -> tuple[str, float]:
-        end = min(engine.times[-1], engine.hangs) + 600
+        end = min(engine.times[-1], engine.hangs) + 200
         try:
             async with asyncio.timeout(end):
                 return await probe.watch(engine, longest_step), now()  # type: ignore[arg-type]

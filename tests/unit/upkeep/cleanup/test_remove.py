@@ -16,7 +16,7 @@ from sparkwright.common.placed import removal_table, unit_names
 from sparkwright.machine.host.operations.services import sysctl
 from sparkwright.plan.release.container import ALONE, PAIR
 from tests.makers.shell import program
-from tests.unit.driven import this_machine
+from tests.unit.driven import here
 
 PROJECT = Path(__file__).parents[4]
 RUNTIME = {"runtimes": {"nvidia": {"args": []}}}
@@ -65,8 +65,8 @@ class Spark:
             "more": "sparkwright remove --weights",
         }
         (folder / "bin").mkdir()
-        programs = ("systemctl", "docker", "ufw", "apt-get", "dpkg-query", "systemd-run", "sysctl")
-        self.standins(**dict.fromkeys(programs, ""))
+        programs = "systemctl docker ufw apt-get apt-mark dpkg-query systemd-run sysctl"
+        self.standins(**dict.fromkeys(programs.split(), ""))
 
     def standins(self, **programs: str) -> None:
         for name, text in programs.items():
@@ -329,9 +329,9 @@ def test_parameters_are_written_down_as_they_were_first(spark: Spark, tmp_path: 
     path, gone = f"{root}/current", "net.ipv4.conf.gone.arp_ignore"
     values = {"vm.swappiness": "10", gone: "1"}
     # The file belongs to root only on a real host; what is asked here is the record.
-    this_machine(root=root).run(sysctl, path=path, values=values)
+    here(root=root).run(sysctl, path=path, values=values)
     spark.standins(sysctl='echo "$1 = 10"')
-    this_machine(root=root).run(sysctl, path=path, values=values | {"vm.swappiness": "9"})
+    here(root=root).run(sysctl, path=path, values=values | {"vm.swappiness": "9"})
     record = (tmp_path / "state/sysctl").read_text().splitlines()
     assert record[0] == "vm.swappiness = 60"
     assert sum(line.startswith("vm.swappiness") for line in record) == 1
