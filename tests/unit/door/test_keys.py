@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from sparkwright.common.errors import PlanError
-from sparkwright.declared.fleet import fleet
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.door import deploy
 from sparkwright.door.key import Key
@@ -30,12 +29,6 @@ from tests.makers.door import FLEET, KEY, declared, keys_text
 from tests.makers.refused import refusal
 
 GATEWAY = "gateway: {spark: spark-a}\n"
-
-
-@pytest.fixture(autouse=True)
-def another_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have no output of an earlier test's command."""
-    monkeypatch.setattr(fleet, "_said", {})
 
 
 def write(path: Path, text: str | bytes, mode: int = 0o600) -> Path:

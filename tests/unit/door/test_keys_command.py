@@ -23,14 +23,6 @@ keys_command: WORDS
 """
 
 
-@pytest.fixture(autouse=True)
-def another_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have no output of an earlier test's command."""
-    monkeypatch.setattr(fleet, "_said", {})
-    monkeypatch.setattr(fleet, "PATIENCE", 60)
-    return
-
-
 def given(folder: Path, *words: object) -> Path:
     path = folder / "sparks.yaml"
     path.write_text(FLEET.replace("WORDS", json.dumps(words)))

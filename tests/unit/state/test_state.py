@@ -212,7 +212,9 @@ def unknown(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("faults", [("nvidia-smi", "docker"), ("systemctl",)])
-def test_what_hangs_takes_no_more_with_it_than_it_must(faults, programs, tmp_path):
+def test_what_hangs_takes_no_more_with_it_than_it_must(
+    faults: tuple[str, ...], programs: Path, tmp_path: Path
+) -> None:
     """After a fault of its driver, or with Docker stuck, a Spark still says all else."""
     # That of a busy machine takes seconds itself.
     program(programs / "apt-mark", "true")

@@ -168,13 +168,9 @@ def test_what_it_answers(put, model, words, answers):
             ([("params: 35B", f"solo_only: {word}")], f"found {word}, which programs read diff")
             for word in ("0731", "no", "20:22")
         ),
-        # Images that a launcher builds.
-        *(
-            ([("ghcr.io/somebody/vllm:nightly", f"vllm-node\nbuild_args: {words}")], problem)
-            for words, problem in (
-                ("[--exp-b12x, --rebuild-vllm]", 'build_args[1]: found "--rebuild-vllm"'),
-            )
-        ),
+        # An image that a launcher builds.
+        ([("ghcr.io/somebody/vllm:nightly", "vllm-node\nbuild_args: [--exp-b12x, --rebuild-vllm]")],
+         'build_args[1]: found "--rebuild-vllm"'),
     ],
 )  # fmt: skip
 def test_what_cannot_be_carried_over(put, changes, problem):

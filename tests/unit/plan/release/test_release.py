@@ -24,7 +24,7 @@ from sparkwright.plan.release.release import repository
 from tests.clock import patience
 from tests.makers.refused import refusal
 from tests.makers.release import DIGEST, NASTY, PAIR, lock, pair, recipe, release
-from tests.programs import script
+from tests.programs import ended, script
 
 
 def test_the_same_makes_the_same_and_needs_a_lock() -> None:
@@ -251,16 +251,11 @@ def test_an_engine_has_what_it_imports_and_no_more() -> None:
     assert {name.rpartition("/")[0] for name in left} == {"host/door/gateway"}
 
 
-def run(*words: object) -> "subprocess.CompletedProcess[str]":
-    options = {"capture_output": True, "text": True, "timeout": patience()}
-    return subprocess.run(words, stdin=subprocess.DEVNULL, check=False, **options)
-
-
 @pytest.mark.parametrize("module", ["host.engine.supervisor", "host.engine.switch.course"])
 def test_an_archive_alone_is_enough(module: str, tmp_path: Path) -> None:
     """The system's Python is told of nothing else."""
     file = tmp_path / "program"
     file.write_bytes(program(module))
-    done = run(sys.executable, "-I", "-S", "-B", file, "--help")
+    done = ended([sys.executable, "-I", "-S", "-B", file, "--help"])
     assert (done.returncode, done.stderr) == (0, "")
     assert "usage: " in done.stdout
