@@ -36,7 +36,7 @@ def test_the_same_makes_the_same_and_needs_a_lock() -> None:
         assert f"{name} is not in the lock yet" in said
 
 
-def test_what_the_engine_would_notice_is_another_release() -> None:
+def test_what_the_engine_would_notice_is_another_release(monkeypatch: pytest.MonkeyPatch) -> None:
     """The id is made of the files, so that a folder never needs to be written twice."""
     one = release()
     for other in (
@@ -56,6 +56,10 @@ def test_what_the_engine_would_notice_is_another_release() -> None:
     assert one.files["run"].count(one.id) == 6
     assert not any(one.id in text for name, text in one.files.items() if name != "run")
     assert release(ranks=Ranks(("other",))).id == one.id
+    monkeypatch.setattr("sparkwright.plan.release.release.program", lambda module: b"another")
+    after = release()
+    assert after.id != one.id
+    assert (after.program, after.files.keys()) == (b"another", one.files.keys())
 
 
 @pytest.mark.parametrize(
@@ -86,14 +90,6 @@ def test_the_supervisor_knows_how_long_a_step_may_take(context: object, tokens: 
     read = {None: 8192, 2048: 2048, "64K": 65_536}[tokens]
     before = {None: 262_144, "auto": 262_144, "1M": 1_048_576}.get(context, context)
     assert step == pytest.approx(read / 1000 * (1 + 11e-6 * before), abs=0.06)
-
-
-def test_another_program_is_another_release(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = release()
-    monkeypatch.setattr("sparkwright.plan.release.release.program", lambda module: b"another")
-    after = release()
-    assert after.id != before.id
-    assert (after.program, after.files.keys()) == (b"another", before.files.keys())
 
 
 def test_both_ranks_have_one_release_and_differ_in_their_own_part() -> None:
