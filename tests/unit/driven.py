@@ -4,7 +4,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -160,7 +160,6 @@ def placed(
     files: Mapping[str, Mapping[str, Any]] | None = None,
     units: Mapping[str, str] | None = None,
     parameters: Mapping[str, str] | None = None,
-    users: Iterable[str] = (),
 ) -> dict[str, Any]:
     """Return the part of what is placed on a host.
 
@@ -171,7 +170,7 @@ def placed(
         "files": dict(files or {}),
         "units": {name: _unit(words.split()) for name, words in (units or {}).items()},
         "parameters": dict(parameters or {}),
-        "users": [*users],
+        "users": [],
     }
 
 

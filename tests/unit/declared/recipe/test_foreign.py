@@ -9,6 +9,7 @@ from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.published.document import NotForUs
 from sparkwright.declared.recipe.values import ImageMods
 from sparkwright.run.inventory.groups import load
+from tests.makers.models import replaced
 from tests.makers.refused import refused, unplaced
 from tests.published import published
 
@@ -72,12 +73,9 @@ def put(tmp_path):
     """Write a recipe's file, changed in places; return its path."""
 
     def write(text=SPARKRUN, *changes, name="My Model_v2.yaml"):
-        for old, new in changes:
-            assert old in text
-            text = text.replace(old, new)
         path = tmp_path / "theirs" / name
         path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
+        path.write_text(replaced(text, *changes))
         return str(path)
 
     return write

@@ -138,9 +138,7 @@ def test_profiles_and_presets_stand_beside_the_served_names() -> None:
     assert reasoning.sampling["chat_template_kwargs"] == {"enable_thinking": False}
     assert (coding.thinks, coding.both_modes) == (True, False)
     assert (names["qwen36-fast"].thinks, names["qwen36-fast"].both_modes) == (True, True)
-
-
-def test_a_model_without_both_modes_has_its_own_names_only() -> None:
+    # A model without both modes has its own names only.
     (only,) = served([upstream("a", "coder", checkpoint="Qwen/Qwen3-Coder-Next")])
     assert (only.name, only.thinks) == ("coder", False)
 

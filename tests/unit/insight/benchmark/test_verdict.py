@@ -170,10 +170,8 @@ def test_the_milder_power_fault_is_suspected_where_nothing_else_explains_it() ->
     assert _names(_within(slower=QUARTER_LESS) | {"others": 3}) == ["others-at-work"]
 
 
-def _report(
-    result: dict[str, Any], expected: Figures = EXPECTED, hardware: str = "gb10"
-) -> tuple[list[str], str]:
-    table, page = report(answer(result), "chat: x", hardware, expected)
+def _report(result: dict[str, Any], expected: Figures = EXPECTED) -> tuple[list[str], str]:
+    table, page = report(answer(result), "chat: x", "gb10", expected)
     return table, "\n".join(page)
 
 

@@ -265,14 +265,11 @@ def test_a_run_without_one_takes_them_away(monkeypatch: pytest.MonkeyPatch) -> N
     assert "rm -f /r/secrets/webhook /r/secrets/webhook.new" in scripts
 
 
-def test_a_test_is_sent_by_the_unit_that_sends_notices() -> None:
+def test_a_test_is_sent_by_the_unit_that_sends_notices_if_there_is_a_webhook() -> None:
     spark = fake_host(root="/r", spark="spark-a", notify=GOOD[0])
     assert spark.run(send_test).did_succeed()
     (script,) = spark.scripts()
     assert script.startswith("systemctl start notify@test || { journalctl --unit=notify@test ")
-
-
-def test_without_a_webhook_a_test_says_what_to_do() -> None:
     spark = fake_host({"No webhook": {"success": False}}, root="/r", spark="spark-a")
     assert not spark.run(send_test).did_succeed()
     (script,) = spark.scripts()

@@ -301,24 +301,17 @@ def test_a_root_folder_as_it_is_left(spark: Spark) -> None:
     assert not spark.root.exists()
 
 
-def test_every_unit_that_a_deploy_installs_is_known():
-    """All are made of files below `files`."""
-    known = set(unit_names())
-    assert known == {
-        path.name
-        for path in (PROJECT / "files").rglob("*")
-        # Python keeps compiled code beside what it imports.
-        if path.is_file() and path.suffix != ".pyc" and "\n[Unit]\n" in path.read_text()
-    }
-    assert {"vllm@.service", "fabric-share.socket", "spark-metrics.timer", ALONE, PAIR} <= known
-
-
-def test_every_unit_file_proves_itself_ours():
+def test_every_unit_that_a_deploy_installs_is_known_and_proves_itself_ours():
     """By what it sets: a comment is reworded without a thought of who reads it."""
-    for name in unit_names():
-        (path,) = (PROJECT / "files").rglob(name)
-        settings = [line for line in path.read_text().splitlines() if not line.startswith("#")]
-        assert any("{{ root }}" in line for line in settings), path
+    # All are made of files below `files`; Python keeps compiled code beside what it imports.
+    files = (path for path in (PROJECT / "files").rglob("*") if path.suffix != ".pyc")
+    texts = {path.name: path.read_text() for path in files if path.is_file()}
+    units = {name: text for name, text in texts.items() if "\n[Unit]\n" in text}
+    assert set(unit_names()) == units.keys()
+    assert {"vllm@.service", "fabric-share.socket", "spark-metrics.timer", ALONE, PAIR} <= {*units}
+    for name, text in units.items():
+        settings = [line for line in text.splitlines() if not line.startswith("#")]
+        assert any("{{ root }}" in line for line in settings), name
 
 
 def test_parameters_are_written_down_as_they_were_first(spark: Spark, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ recipe_version: "2"
 model: owner/Model
 container: %s
 %s
-env: {%s}
+env: {VLLM_NOBODYS: '1'}
 command: |
   vllm serve owner/Model \\
     --seed 1 \\
@@ -30,14 +30,9 @@ Read = Callable[..., Translated]
 def read(tmp_path: Path) -> Read:
     """Return a function that translates a recipe with an image, words and a mod."""
 
-    def translate(
-        image: str,
-        words: str,
-        mod: str | None = None,
-        env: str = "VLLM_NOBODYS: '1'",
-    ) -> Translated:
+    def translate(image: str, words: str, mod: str | None = None) -> Translated:
         path = tmp_path / "x.yaml"
-        path.write_text(TEXT % (image, "mods: [mods/add]" if mod else "", env, words))
+        path.write_text(TEXT % (image, "mods: [mods/add]" if mod else "", words))
         folder = tmp_path / "mods/add"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "run.sh").write_text("patch -p1 < add.patch\n")

@@ -6,6 +6,7 @@ import pytest
 
 from sparkwright.declared.recipe.published.document import NotForUs
 from sparkwright.declared.recipe.published.sources import Checkout, entries
+from tests.makers.models import replaced
 from tests.makers.refused import refused
 from tests.makers.vllm_project import TEXT
 from tests.published import published
@@ -16,12 +17,8 @@ def read(tmp_path: Path):
     """Return a function that reads a variant of the text, changed in places."""
 
     def load(variant, *changes):
-        text = TEXT
-        for old, new in changes:
-            assert old in text
-            text = text.replace(old, new)
         path = tmp_path / "Model-30B.yaml"
-        path.write_text(text)
+        path.write_text(replaced(TEXT, *changes))
         return published(path, variant).recipe
 
     return load
