@@ -130,9 +130,9 @@ def test_whatever_is_wrong_the_engine_starts(
     why: str,
 ) -> None:
     monkeypatch.setenv(VARIABLE, seconds)
-    if condition != "none":
-        vllm(monkeypatch, condition)
+    own = vllm(monkeypatch, condition) if condition != "none" else None
     plugin.register()
+    assert own is None or own.wait.__name__ == "wait"
     said = capsys.readouterr().err
     assert "vLLM waits as it does by itself (" in said
     assert why in said
