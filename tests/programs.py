@@ -28,7 +28,7 @@ def changed_program(text: str, *words: object) -> list[str]:
 def ended(words: Sequence[str | Path], **how: Any) -> "subprocess.CompletedProcess[str]":
     """Run a program to its end, whatever that is; nothing is typed, and what it says is kept."""
     kept = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "input": "", "text": True}
-    return subprocess.run(words, check=False, **{"timeout": patience(), **kept, **how})
+    return subprocess.run(words, **{"check": False, "timeout": patience(), **kept, **how})
 
 
 def script(path: Path, text: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from tests.lab.state import FLEET, PROJECT
+from tests.makers.models import replaced
 
 RECIPES = PROJECT / "files/recipes"
 Change = tuple[str, str]
@@ -41,11 +42,7 @@ def seed(number: int) -> Change:
 def recipe(name: str, *changes: Change, base: str = "lab-tiny") -> Iterator[str]:
     """Have a copy of a recipe with some changes, as recipe lab-NAME, until the block ends."""
     file = RECIPES / f"lab-{name}.yaml"
-    text = (RECIPES / f"{base}.yaml").read_text()
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    file.write_text(text)
+    file.write_text(replaced((RECIPES / f"{base}.yaml").read_text(), *changes))
     try:
         yield file.stem
     finally:

@@ -2,13 +2,11 @@
 
 from pathlib import Path
 
-import pytest
 import yaml
 
-from sparkwright.common.errors import PlanError
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import Recipe
-from tests.unit.unplaced import unplaced
+from tests.makers.refused import refused, unplaced
 
 
 def good() -> dict[str, object]:
@@ -42,6 +40,4 @@ def loaded(folder: Path, **changes: object) -> Recipe:
 
 
 def problems(folder: Path, **changes: object) -> list[str]:
-    with pytest.raises(PlanError) as caught:
-        loaded(folder, **changes)
-    return unplaced(caught.value.problems, folder / "try.yaml")
+    return unplaced(refused(loaded, folder, **changes), folder / "try.yaml")

@@ -43,9 +43,9 @@ MODEL_CONFIG = {
 }
 
 
-def checkpoint(commit: str = COMMIT, size: int = 5) -> CheckpointLock:
+def checkpoint(commit: str = COMMIT) -> CheckpointLock:
     files = {
-        "model.safetensors": LockedFile(size=size, sha256="a" * 64),
+        "model.safetensors": LockedFile(size=5, sha256="a" * 64),
         "config.json": LockedFile(size=1, git="b" * 40),
     }
     return CheckpointLock(repo="o/n", revision="main", commit=commit, files=files)
@@ -55,13 +55,13 @@ def recipe(**changes: object) -> Recipe:
     return Recipe.model_validate({"name": "try", **good(), **changes})
 
 
-def lock(commit: str = COMMIT, digest: str = DIGEST, file: str = "config.json") -> Lock:
+def lock(commit: str = COMMIT, digest: str = DIGEST) -> Lock:
     checkpoints = {
         f"owner/{name}@main": CheckpointLock(
             repo=f"owner/{name}",
             revision="main",
             commit=commit,
-            files={file: LockedFile(size=1, git="b" * 40)},
+            files={"config.json": LockedFile(size=1, git="b" * 40)},
         )
         for name in ("model", "drafter")
     }

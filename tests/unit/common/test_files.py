@@ -12,7 +12,7 @@ from pyinfra.api.config import config_defaults
 from sparkwright.common import placed
 from sparkwright.common.files import Directory, Entry, FileState, ManagedFile, Symlink, obstacle
 from sparkwright.machine.host.operations.files import managed_files, path_states
-from tests.unit.driven import this_machine
+from tests.unit.driven import here
 
 USER = getpass.getuser()
 GROUP = grp.getgrgid(os.getgid()).gr_name
@@ -39,13 +39,13 @@ def entries(tmp_path: Path) -> list[Entry]:
 
 
 def test_makes_what_is_missing_then_changes_nothing(entries: list[Entry], tmp_path: Path) -> None:
-    assert this_machine(root=str(tmp_path)).run(managed_files, entries=entries).did_change()
+    assert here(root=str(tmp_path)).run(managed_files, entries=entries).did_change()
     assert (tmp_path / "a dir/it's").read_text() == "one\ntwo\n"
     assert (tmp_path / "a dir/it's").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "a dir").stat().st_mode & 0o777 == 0o750
     assert (tmp_path / "current").readlink() == Path("a dir")
 
-    again = this_machine(root=str(tmp_path))
+    again = here(root=str(tmp_path))
     assert not again.run(managed_files, entries=entries).did_change()
     assert len(again.commands) == 1
 
@@ -62,10 +62,10 @@ def test_makes_what_is_missing_then_changes_nothing(entries: list[Entry], tmp_pa
 def test_mends_what_differs(
     entries: list[Entry], tmp_path: Path, spoil: Callable[[Path], object]
 ) -> None:
-    this_machine(root=str(tmp_path)).run(managed_files, entries=entries)
+    here(root=str(tmp_path)).run(managed_files, entries=entries)
     spoil(tmp_path)
-    assert this_machine(root=str(tmp_path)).run(managed_files, entries=entries).did_change()
-    assert not this_machine(root=str(tmp_path)).run(managed_files, entries=entries).did_change()
+    assert here(root=str(tmp_path)).run(managed_files, entries=entries).did_change()
+    assert not here(root=str(tmp_path)).run(managed_files, entries=entries).did_change()
 
 
 def test_a_program_is_put_over_another_whatever_the_run_shows(
@@ -75,7 +75,7 @@ def test_a_program_is_put_over_another_whatever_the_run_shows(
     monkeypatch.setitem(config_defaults, "DIFF", True)
     for content in (b"\x80\xff", b"\xc3\x28\n"):
         entry = ManagedFile(f"{tmp_path}/new", content, mode="755", **OWNER)
-        assert this_machine(root=str(tmp_path)).run(managed_files, entries=[entry]).did_change()
+        assert here(root=str(tmp_path)).run(managed_files, entries=[entry]).did_change()
         assert (tmp_path / "new").read_bytes() == content
 
 
@@ -85,7 +85,7 @@ def test_another_kind_of_thing_fails_before_any_change(tmp_path: Path) -> None:
         ManagedFile(f"{tmp_path}/new", "text", **OWNER),
         ManagedFile(f"{tmp_path}/taken", "text", **OWNER),
     ]
-    result = this_machine(root=str(tmp_path)).run(managed_files, entries=entries)
+    result = here(root=str(tmp_path)).run(managed_files, entries=entries)
     assert result.did_error()
     assert f"{tmp_path}/taken is no file (directory): move it away" in result.stderr
     assert not (tmp_path / "new").exists()
@@ -93,7 +93,7 @@ def test_another_kind_of_thing_fails_before_any_change(tmp_path: Path) -> None:
 
 def test_absent_and_unreadable_differ(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("x")
-    with this_machine(root=str(tmp_path)).current():
+    with here(root=str(tmp_path)).current():
         states = path_states([f"{tmp_path}/plain/below", f"{tmp_path}/none"])
     below = states[f"{tmp_path}/plain/below"]
     assert (below.kind, below.detail) == ("unreadable", "Not a directory")
@@ -106,11 +106,11 @@ def test_absent_and_unreadable_differ(tmp_path: Path) -> None:
 def test_a_link_to_nothing_is_one_and_leads_to_nothing(tmp_path: Path) -> None:
     link = f"{tmp_path}/link"
     Path(link).symlink_to("none")
-    with this_machine(root=str(tmp_path)).current():
+    with here(root=str(tmp_path)).current():
         states = path_states([link])
     assert (states[link].kind, states[link].link) == ("absent", "none")
     # A directory may be a link to one.
     (tmp_path / "disk").mkdir(mode=0o755)
     (tmp_path / "root").symlink_to("disk")
     entry = Directory(f"{tmp_path}/root", **OWNER)
-    assert not this_machine(root=str(tmp_path)).run(managed_files, entries=[entry]).did_change()
+    assert not here(root=str(tmp_path)).run(managed_files, entries=[entry]).did_change()

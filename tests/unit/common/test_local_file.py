@@ -17,6 +17,7 @@ from sparkwright.plan.release.lock import read_lock
 from sparkwright.plan.release.registry_login import login_of
 from sparkwright.run.inventory.data import check_logins
 from sparkwright.run.inventory.groups import load
+from tests.makers.refused import refusal
 
 
 def test_a_file_is_there_with_its_folder_and_its_mode(tmp_path: Path) -> None:
@@ -116,6 +117,7 @@ READERS = {
     "sparks.keys": lambda path: keys.read_file(path, ()),
     "config.json": _login,
     "bundle.json": _bundle,
+    "key": lambda path: check_logins(path.with_name("sparks.yaml"), [], str(path)),
 }
 
 
@@ -130,17 +132,6 @@ def test_what_is_no_regular_file_is_refused_at_once(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     make(Path(name))
-    with pytest.raises(PlanError) as caught:
-        read(tmp_path / name)
-    said = str(caught.value)
+    said = refusal(read, tmp_path / name)
     assert str(tmp_path / name) in said
     assert ("it is no regular file" in said) or make is Path.mkdir
-
-
-@pytest.mark.parametrize("make", [os.mkfifo, _device])
-def test_a_key_that_is_no_regular_file(tmp_path: Path, make: Callable[[Path], None]) -> None:
-    make(tmp_path / "key")
-    with pytest.raises(PlanError) as caught:
-        check_logins(tmp_path / "sparks.yaml", [], str(tmp_path / "key"))
-    (problem,) = caught.value.problems
-    assert problem.endswith("(it is no regular file); expected a private key")

@@ -5,8 +5,8 @@ from datetime import date
 import pytest
 from pydantic import Field
 
-from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import Model, Name, Text, parse
+from tests.makers.refused import refused
 
 
 class Leaf(Model):
@@ -22,9 +22,7 @@ class Tree(Model):
 
 
 def problems(data: object) -> tuple[str, ...]:
-    with pytest.raises(PlanError) as caught:
-        parse(Tree, data, "f.yaml")
-    return caught.value.problems
+    return refused(parse, Tree, data, "f.yaml")
 
 
 def test_everything_wrong_is_listed_at_once() -> None:

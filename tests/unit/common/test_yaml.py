@@ -8,6 +8,7 @@ import yaml as pyyaml
 from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
 from sparkwright.common.yaml import lines_of, load
+from tests.makers.refused import refused
 
 PROJECT = Path(__file__).parents[3]
 
@@ -84,9 +85,7 @@ def test_a_key_of_another_kind(tmp_path: Path) -> None:
 
 def test_all_duplicates_are_listed_with_their_lines(tmp_path: Path) -> None:
     path = written(tmp_path, "sparks:\n  a: 1\n  b: 2\n  a: 3\nsparks: 4\n")
-    with pytest.raises(PlanError) as caught:
-        load(path)
-    assert sorted(caught.value.problems) == [
+    assert sorted(refused(load, path)) == [
         f"{path}:4: a: found twice; expected once",
         f"{path}:5: sparks: found twice; expected once",
     ]
@@ -118,9 +117,7 @@ def test_what_is_no_mapping_of_yaml(
     tmp_path: Path, text: str | bytes, place: str, found: str
 ) -> None:
     path = written(tmp_path, text)
-    with pytest.raises(PlanError) as caught:
-        load(path)
-    (problem,) = caught.value.problems
+    (problem,) = refused(load, path)
     assert problem.startswith(f"{path}{place}")
     assert found in problem
 

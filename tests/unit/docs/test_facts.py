@@ -158,6 +158,7 @@ FACTS: list[tuple[object, str]] = [
         EARLYOOM,
         r"at (\d+) % earlyoom|earlyoom ends the engine when (\d+) %|by SIGTERM at (\d+) % free",
     ),
+    (LEAST[2], r"GiB stay free \(two: (\d+)\) \| error"),
     (LEAST[1], r"one Spark: less than (\d+) GiB stay free \(two: 8\)"),
     (
         WANTED[1],

@@ -13,6 +13,7 @@ from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.door.keys import api_keys, has_keys, keys_path, named_key
 from tests.commands import sparkwright
 from tests.makers.door import KEY
+from tests.makers.refused import refusal
 
 OWNER = f"{{keys: [{{name: owner, secret: {KEY}}}]}}"
 FLEET = """\
@@ -20,14 +21,6 @@ sparks: {spark-a: {ssh_hostname: 192.0.2.1}}
 replicas: {chat: {recipe: qwen3.6-35b-nvidia, sparks: [spark-a]}}
 keys_command: WORDS
 """
-
-
-@pytest.fixture(autouse=True)
-def another_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have no output of an earlier test's command."""
-    monkeypatch.setattr(fleet, "_said", {})
-    monkeypatch.setattr(fleet, "PATIENCE", 60)
-    return
 
 
 def given(folder: Path, *words: object) -> Path:
@@ -45,13 +38,7 @@ def by(folder: Path, script: str) -> Path:
     return given(folder, "sh", "-c", script)
 
 
-def refusal(path: Path) -> str:
-    with pytest.raises(PlanError) as raised:
-        api_keys(path)
-    return str(raised.value)
-
-
-def test_its_output_is_the_file_and_it_runs_once(tmp_path: Path) -> None:
+def test_its_output_is_the_file_and_it_runs_once(tmp_path):
     script = f"echo ran >> {tmp_path}/log; echo '# ours'; {printing(KEY)}"
     path = by(tmp_path, script)
     assert [api_keys(path) for _ in range(3)] == [(KEY,)] * 3
@@ -85,14 +72,14 @@ def test_what_it_gives_is_checked_and_never_shown(
     tmp_path: Path, script: str, told: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = by(tmp_path, script)
-    said = refusal(path)
+    said = refusal(api_keys, path)
     assert said.startswith(f"{path}: keys_command: ")
     assert told in said
     # The words of the command are in the inventory; its output is nowhere.
     assert KEY[:16] not in said.replace(shlex.quote(script), "")
     assert capfd.readouterr() == ("", "")
     # A person is not asked again.
-    assert refusal(path) == said
+    assert refusal(api_keys, path) == said
 
 
 @pytest.mark.parametrize("script", ["exec sleep 60", "exec sleep 60 >&-", "sleep 2 & exit"])
@@ -100,7 +87,7 @@ def test_one_that_does_not_end_is_ended(
     tmp_path: Path, script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fleet, "PATIENCE", 0.2)
-    said = refusal(by(tmp_path, script))
+    said = refusal(api_keys, by(tmp_path, script))
     assert "found a command that has not ended after 0.2 s" in said
 
 
@@ -119,19 +106,21 @@ def test_one_that_takes_long_is_named_while_it_runs(
 def test_it_is_a_list_of_words(tmp_path: Path, words: object) -> None:
     path = given(tmp_path)
     path.write_text(FLEET.replace("WORDS", json.dumps(words)))
-    said = refusal(path)
+    said = refusal(api_keys, path)
     assert "keys_command" in said
     assert "expected a list of words, such as [pass, show, sparkwright/sparks]" in said
 
 
-def test_one_that_cannot_be_run_or_that_a_file_is_beside_is_refused(tmp_path: Path) -> None:
-    said = refusal(given(tmp_path, "no-such-store", "show"))
+def test_one_that_cannot_be_run_or_that_a_file_is_beside_is_refused(tmp_path):
+    said = refusal(api_keys, given(tmp_path, "no-such-store", "show"))
     assert "keys_command: found a command that cannot be run (No such file or dir" in said
     (tmp_path / "text").write_text("x")
-    assert "cannot be run (Permission denied)" in refusal(given(tmp_path, str(tmp_path / "text")))
+    assert "cannot be run (Permission denied)" in refusal(
+        api_keys, given(tmp_path, str(tmp_path / "text"))
+    )
     path = by(tmp_path, printing(KEY))
     keys_path(path).touch()
-    said = refusal(path)
+    said = refusal(api_keys, path)
     assert f"sparks.keys: found a file of keys, and keys_command in {path}; expected one" in said
     assert f"remove {keys_path(path)} once its keys are in the store" in said
 

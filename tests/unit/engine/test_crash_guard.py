@@ -41,19 +41,14 @@ def test_which_boots_do_not_start(tmp_path: Path, boots: list[tuple[str, float, 
         assert crash(tmp_path, f"boot {boot}", now) is refused
 
 
-def test_an_orderly_end_is_no_hard_down(tmp_path: Path) -> None:
+def test_an_orderly_end_is_no_hard_down_and_takes_no_mark_any_more(tmp_path: Path) -> None:
     for boot in ("1", "2", "3", "4"):
         boots = CrashGuard(tmp_path, "tiny", boot)
         assert not boots.too_many_hard_downs(0)
         boots.mark()
         boots.clear()
-
-
-def test_a_mark_that_comes_after_the_end_is_none(tmp_path: Path) -> None:
-    boots = CrashGuard(tmp_path, "tiny", "1")
-    boots.clear()
-    boots.mark()
-    assert not boots._marker.exists()
+        boots.mark()
+        assert not boots._marker.exists()
 
 
 def test_a_power_cut_while_two_run_side_by_side_is_one(tmp_path: Path) -> None:

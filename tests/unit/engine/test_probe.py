@@ -14,7 +14,7 @@ from tests.unit.engine.virtual_time import now, run
 TOKEN = "token"
 # The moments at which something begins: a probe of an idle engine comes every 10.1 s, two looks are
 # 6 s apart.
-MOMENTS = [100 + each / 2 for each in range(34)]
+MOMENTS = [100 + each * 1.1 for each in range(16)]
 
 
 class Looks:
@@ -76,7 +76,7 @@ def watched(engine: Steps, longest_step: float) -> tuple[str, float]:
     """Return why, and when, the watch of an engine ends; "" if that outlives its steps."""
 
     async def watch() -> tuple[str, float]:
-        end = min(engine.times[-1], engine.hangs) + 600
+        end = min(engine.times[-1], engine.hangs) + 200
         try:
             async with asyncio.timeout(end):
                 return await probe.watch(engine, longest_step), now()  # type: ignore[arg-type]
@@ -191,14 +191,11 @@ def test_an_engine_that_is_slow_and_goes_on_gets_twice_of_what_it_has_shown() ->
         reason, end = watched(Steps(moment, growing, hangs=hang), 20)
         assert reason
         assert end - hang <= probe.found_within(2 * probe.patience(20))
-
-
-def test_what_it_has_shown_is_bounded() -> None:
-    for moment in MOMENTS:
-        growing = list(accumulate([10.0] + [1.2] * 20, lambda last, factor: last * factor))
-        reason, end = watched(Steps(moment, growing), 20)
+        # What it may show is bounded.
+        longer = list(accumulate([10.0] + [1.2] * 20, lambda last, factor: last * factor))
+        reason, end = watched(Steps(moment, longer), 20)
         assert reason
-        assert end < moment + sum(growing)
+        assert end < moment + sum(longer)
 
 
 def test_recipes_allow_the_steps_that_were_measured() -> None:

@@ -126,36 +126,36 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Any:
     return now, SparkConnection(spark, connector)
 
 
-@pytest.mark.parametrize("call", ["run_shell_command", "put_file", "get_file"])
 @pytest.mark.parametrize(
-    "error",
+    ("call", "answer"),
     [
-        SSHException("SSH session not active"),
-        PyinfraError("Unable to establish SFTP connection"),
-        RuntimeError("what nobody expects"),
+        *(
+            (call, error)
+            for call in ("run_shell_command", "put_file", "get_file")
+            for error in (
+                SSHException("SSH session not active"),
+                PyinfraError("no SFTP"),
+                KeyError(),
+            )
+        ),
+        # Nor does a command that was under way have an exit status; an upload says no.
+        ("run_shell_command", (False, [])),
+        ("put_file", False),
     ],
 )
-def test_an_error_counts_as_a_loss_where_the_connection_is_gone(
-    watched: Any, call: str, error: Exception
+def test_what_fails_is_a_loss_where_the_connection_is_gone(
+    watched: Any, call: str, answer: Any
 ) -> None:
     now, connection = watched
-    now.answer = error
-    with pytest.raises(type(error)):
-        getattr(connection, call)("x")
+    now.answer = answer
+    if isinstance(answer, Exception):
+        with pytest.raises(type(answer)):
+            getattr(connection, call)("x")
+    else:
+        assert getattr(connection, call)("x") == answer
     now.there = False
     with pytest.raises(Lost):
         getattr(connection, call)("x")
-
-
-def test_what_fails_without_a_word_does_so_too(watched: Any) -> None:
-    """A command that was under way has no exit status; an upload says no."""
-    now, connection = watched
-    for call, failed in (("run_shell_command", (False, [])), ("put_file", False)):
-        now.there, now.answer = True, failed
-        assert getattr(connection, call)("x") == failed
-        now.there = False
-        with pytest.raises(Lost):
-            getattr(connection, call)("x")
     now.answer = (True, ["said before"])
     assert connection.run_shell_command("x") == (True, ["said before"])
 

@@ -39,14 +39,11 @@ def never() -> int:
     raise AssertionError("its door was asked")
 
 
-def test_a_spark_that_serves():
+def test_a_spark_that_serves_and_one_whose_door_is_not_waited_for():
     # The second is behind a jump host; a worker has no door.
     for answer in (lambda: 200, lambda: ""):
         assert unserved("spark-a", RELEASE, ["active", "active"], answer) == ""
     assert unserved("spark-a", RELEASE, ["active"], never) == ""
-
-
-def test_the_door_of_a_stopped_engine_is_not_waited_for():
     assert "does not serve" in unserved("spark-a", "chat-1", ["inactive", "active"], never)
 
 

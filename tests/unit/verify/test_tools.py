@@ -61,28 +61,25 @@ def test_answers_of_a_wrong_parser(message, problem):
         '{"city": "Szeged", "unit": "kelvin"}',
         '{"city": "Szeged", "unit": "celsius", "day": 1}',
         '{"city": "Oslo", "unit": "celsius"}',
+        # Values of a wrong type.
+        *(
+            SENT.replace(old, new)
+            for old, new in (
+                *(("true", '"true"'), ("true", "1"), ("[", '"['), ("4711", '"4711"')),
+                *(("4711", "4711.0"), ('["ak.7291@example.org"]', '"ak.7291@example.org"')),
+            )
+        ),
     ],
 )
 def test_wrong_arguments(arguments):
-    (found,) = tools.problems(choice(call("get_weather", arguments)), ONE.steps[0])
-    assert found.startswith(("calls ['get_weather(", 'calls ["get_weather('))
-    assert """expected ['get_weather({"city": "Szeged", "unit": "celsius"})']""" in found
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("true", '"true"'),
-        ("true", "1"),
-        ("[", '"['),
-        ('["ak.7291@example.org"]', '"ak.7291@example.org"'),
-        ("4711", '"4711"'),
-        ("4711", "4711.0"),
-    ],
-)
-def test_values_of_a_wrong_type_or_guessed(old, new):
-    (found,) = tools.problems(choice(call("send_message", SENT.replace(old, new))), MESSAGE)
-    assert "expected ['send_message(" in found
+    sends = "order" in (arguments or "")
+    name, step = ("send_message", MESSAGE) if sends else ("get_weather", ONE.steps[0])
+    (found,) = tools.problems(choice(call(name, arguments)), step)
+    assert found.startswith((f"calls ['{name}(", f'calls ["{name}('))
+    wanted = (
+        "send_message(" if sends else """get_weather({"city": "Szeged", "unit": "celsius"})']"""
+    )
+    assert f"expected ['{wanted}" in found
 
 
 @pytest.mark.parametrize(

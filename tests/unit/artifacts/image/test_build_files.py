@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.makers.shell import program
+from tests.programs import ended
 
 IMAGES = Path(__file__).parents[4] / "files" / "images"
 COMMUNITY, INJECT = IMAGES / "community", IMAGES / "sm121-inject"
@@ -43,13 +44,8 @@ def run(packages: Path, file: Path, *words: str, **texts: str) -> tuple[int, str
     text = file.read_text()
     for before, after in {LISTER: str(packages / "cuobjdump"), **texts}.items():
         text = re.sub(before, after, text)
-    done = subprocess.run(
-        [sys.executable, "-c", text, *words],
-        env={**os.environ, "PYTHONPATH": str(packages)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {**os.environ, "PYTHONPATH": str(packages)}
+    done = ended([sys.executable, "-c", text, *words], env=environment)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -107,10 +103,7 @@ QUTLASS = """\
 
 def git(folder: Path, *words: str) -> str:
     who = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
-    done = subprocess.run(
-        ["git", "-C", str(folder), *who, *words], check=True, stdout=subprocess.PIPE, text=True
-    )
-    return done.stdout.strip()
+    return ended(["git", "-C", folder, *who, *words], check=True).stdout.strip()
 
 
 class TestInject:
@@ -157,10 +150,8 @@ class TestInject:
 
     def fetched(self, tmp_path: Path, upstream: Path, version: str, commit: str) -> tuple[int, str]:
         installed(tmp_path / "packages", "vllm", version)
-        words, address = (
-            (commit, str(tmp_path / "vllm")),
-            {r"https://.*\.git": f"file://{upstream}"},
-        )
+        address = {r"https://.*\.git": f"file://{upstream}"}
+        words = commit, str(tmp_path / "vllm")
         return run(tmp_path / "packages", INJECT / "source.py", *words, **address)
 
     @pytest.mark.parametrize(

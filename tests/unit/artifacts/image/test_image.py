@@ -47,30 +47,20 @@ def failed(job: str, message: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("operation", "arguments"), [(built_image, BUILD), (image, PULL)])
-class TestEither:
-    """Pulled or built."""
-
-    def test_one_that_is_here_costs_one_command_and_asks_for_no_login(
-        self,
-        operation: Callable[..., Any],
-        arguments: dict[str, Any],
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        monkeypatch.setattr(deploy, "login_of", lambda _: pytest.fail("asked"))
-        spark = fake_host(state=docker("a"))
-        assert not spark.predicts_change(operation, **arguments)
-        spark.asked.clear()
-        assert not spark.run(operation, **arguments).did_change()
-        assert (spark.commands, spark.asked) == ([], [["docker.image"]])
-
-    def test_no_docker_is_no_missing_image(
-        self, operation: Callable[..., Any], arguments: dict[str, Any]
-    ) -> None:
-        fault = "Docker does not answer: Cannot connect"
-        spark = fake_host(state={"docker.image": {"image": None, "fault": fault}})
-        assert spark.run(operation, **arguments).did_error()
-        assert "Docker does not answer: Cannot connect" in spark.scripts()[-1]
-        assert not any("systemctl" in script for script in spark.scripts()[:-1])
+def test_an_image_that_is_here_takes_one_command_and_no_docker_is_no_missing_image(
+    operation: Callable[..., Any], arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deploy, "login_of", lambda _: pytest.fail("asked"))
+    spark = fake_host(state=docker("a"))
+    assert not spark.predicts_change(operation, **arguments)
+    spark.asked.clear()
+    assert not spark.run(operation, **arguments).did_change()
+    assert (spark.commands, spark.asked) == ([], [["docker.image"]])
+    fault = "Docker does not answer: Cannot connect"
+    spark = fake_host(state={"docker.image": {"image": None, "fault": fault}})
+    assert spark.run(operation, **arguments).did_error()
+    assert fault in spark.scripts()[-1]
+    assert not any("systemctl" in script for script in spark.scripts()[:-1])
 
 
 def test_a_lost_connection_says_that_the_job_goes_on(caplog: pytest.LogCaptureFixture) -> None:

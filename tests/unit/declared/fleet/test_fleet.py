@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.common.errors import PlanError
 from sparkwright.declared.fleet import file
 from sparkwright.declared.fleet.file import load_fleet, unsupported
-from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
-from tests.unit.unplaced import unplaced
+from tests.makers.gateway import fleet_of, written
+from tests.makers.refused import refused, unplaced
 
 EXAMPLES = Path(__file__).parents[4] / "inventory" / "examples"
 
@@ -22,17 +21,9 @@ def recipes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file, "recipe_names", lambda: names)
 
 
-def written(tmp_path: Path, text: str) -> Path:
-    path = tmp_path / "sparks.yaml"
-    path.write_text(text)
-    return path
-
-
 def problems(tmp_path: Path, text: str) -> list[str]:
     path = written(tmp_path, text)
-    with pytest.raises(PlanError) as caught:
-        load_fleet(path)
-    return unplaced(caught.value.problems, path)
+    return unplaced(refused(load_fleet, path), path)
 
 
 GOOD = """\
@@ -48,10 +39,7 @@ replicas:
 
 
 def test_every_spark_knows_its_replicas_and_its_connection(tmp_path: Path) -> None:
-    def read(text: str) -> Fleet:
-        return load_fleet(written(tmp_path, text))
-
-    fleet = read(GOOD)
+    fleet = fleet_of(tmp_path, GOOD)
     names = ("b", "a", "c", "idle")
     assert [fleet.replicas_of(name) for name in names] == [["two"], ["two"], ["one"], []]
     assert fleet.recipes == ["big", "chatty"]
@@ -59,17 +47,18 @@ def test_every_spark_knows_its_replicas_and_its_connection(tmp_path: Path) -> No
     own = {"ssh_hostname": "192.0.2.1", "ssh_user": "nvidia"}
     assert fleet.sparks["a"].connection == own
     assert fleet.sparks["idle"].connection == {}
-    assert read("sparks: {a: {}}\n").replicas_of("a") == []
-    two = read(
+    assert fleet_of(tmp_path, "sparks: {a: {}}\n").replicas_of("a") == []
+    two = fleet_of(
+        tmp_path,
         "sparks: {a: {}, b: {}}\nreplicas:\n"
         "  chat: {recipe: big, sparks: [a]}\n"
         "  alone: {recipe: big, sparks: [b], port: 19500}\n"
-        "  embed: {recipe: chatty, sparks: [a], port: 8001}\n"
+        "  embed: {recipe: chatty, sparks: [a], port: 8001}\n",
     )
     assert (two.replicas_of("a"), two.replicas_of("b")) == (["chat", "embed"], ["alone"])
     # This machine needs no port for SSH.
     here = "sparks: {a: {local: true}}\nreplicas: {x: {recipe: big, sparks: [a], port: 22}}\n"
-    assert read(here).replicas_of("a")
+    assert fleet_of(tmp_path, here).replicas_of("a")
 
 
 @pytest.mark.parametrize(
@@ -155,7 +144,7 @@ def test_a_pair_needs_a_fabric(tmp_path: Path) -> None:
         "expected gb10 or gb10-64gb or lab, which a cable can join"
     ]
     alone = card + "replicas: {x: {recipe: big, sparks: [a]}}\n"
-    assert load_fleet(written(tmp_path, alone)).replicas_of("a")
+    assert fleet_of(tmp_path, alone).replicas_of("a")
 
 
 def test_what_a_recipe_does_not_support(tmp_path: Path) -> None:
@@ -165,7 +154,7 @@ def test_what_a_recipe_does_not_support(tmp_path: Path) -> None:
         "  x: {recipe: qwen3.6-35b-nvfp4-dflash, sparks: [a, b], trusts: [trust-remote-code]}\n"
         "  y: {recipe: lab-tiny, sparks: [c], trusts: [tool-parser-plugin]}\n"
     )
-    fleet = load_fleet(written(tmp_path, text))
+    fleet = fleet_of(tmp_path, text)
     recipes = {name: load_recipe(name) for name in fleet.recipes}
     big = recipes["qwen3.6-35b-nvfp4-dflash"]
     recipes[big.name] = big.model_copy(update={"sparks": [1]})

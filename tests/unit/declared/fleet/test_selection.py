@@ -7,6 +7,7 @@ import pytest
 
 from sparkwright.common.errors import PlanError
 from sparkwright.run.inventory.data import check_logins, choose_replicas, selected
+from tests.makers.refused import refused
 
 GROUPS = {
     name: [(spark, {}) for spark in sparks]
@@ -67,7 +68,5 @@ def test_a_key(tmp_path: Path, content: str | None, said: str) -> None:
     path.write_text(f"sparks:\n  a: {{ssh_key: {key}}}\n")
     if content:
         key.write_text(content)
-    with pytest.raises(PlanError) as caught:
-        check_logins(path, [("a", {"spark": "a", "ssh_key": str(key)})])
-    (problem,) = caught.value.problems
+    (problem,) = refused(check_logins, path, [("a", {"spark": "a", "ssh_key": str(key)})])
     assert problem.startswith(f"{path}:2: sparks.a.ssh_key: {said.replace('KEY', str(key))}")

@@ -2,12 +2,8 @@
 
 import pytest
 
-from sparkwright.common.errors import PlanError
-from sparkwright.declared.recipe.published.serve_line import (
-    ShellError,
-    fill,
-    parse_line,
-)
+from sparkwright.declared.recipe.published.serve_line import ShellError, fill, parse_line
+from tests.makers.refused import refusal
 
 
 @pytest.mark.parametrize(
@@ -91,6 +87,4 @@ def test_lines_of_problems():
     ],
 )
 def test_what_is_no_serve_line(text, problem):
-    with pytest.raises(PlanError) as error:
-        parse_line(text)
-    assert problem in str(error.value)
+    assert problem in refusal(parse_line, text)

@@ -19,8 +19,8 @@ from sparkwright.door.gateway.gateway import configuration, doors, reachable, se
 from sparkwright.run.inventory.groups import load
 from tests.makers.door import NO_DOOR, plan
 from tests.makers.gateway import SPARKS, fleet_of, setting, upstream, written
+from tests.makers.refused import refused, unplaced
 from tests.unit.driven import Driven, fake_host, file_of, placed
-from tests.unit.unplaced import unplaced
 
 
 @pytest.mark.parametrize(
@@ -38,10 +38,9 @@ from tests.unit.unplaced import unplaced
         ("{spark: spark-a, hardware: gb10}", ".hardware: found an unknown key"),
     ],
 )
-def test_a_gateway_that_cannot_be(tmp_path: Path, line: str, expected: str) -> None:
-    with pytest.raises(PlanError) as caught:
-        fleet_of(tmp_path, f"{SPARKS}gateway: {line}\n")
-    (problem,) = unplaced(caught.value.problems, tmp_path / "sparks.yaml")
+def test_a_gateway_that_cannot_be(tmp_path, line, expected):
+    found = refused(fleet_of, tmp_path, f"{SPARKS}gateway: {line}\n")
+    (problem,) = unplaced(found, tmp_path / "sparks.yaml")
     assert problem.startswith(f"gateway{expected}")
 
 
@@ -123,9 +122,7 @@ def test_a_door_that_the_gateway_cannot_reach(
     if not values:
         text = text.replace("spark-b: {ssh_hostname: 192.0.2.2}", "spark-b: {local: true}")
     fleet = fleet_of(tmp_path, f"{text}gateway: {{spark: spark-a}}\n")
-    with pytest.raises(PlanError) as caught:
-        doors(fleet, setting(**values))
-    assert [expected in problem for problem in caught.value.problems] == [True]
+    assert [expected in problem for problem in refused(doors, fleet, setting(**values))] == [True]
 
 
 def test_profiles_and_presets_stand_beside_the_served_names() -> None:
@@ -141,9 +138,7 @@ def test_profiles_and_presets_stand_beside_the_served_names() -> None:
     assert reasoning.sampling["chat_template_kwargs"] == {"enable_thinking": False}
     assert (coding.thinks, coding.both_modes) == (True, False)
     assert (names["qwen36-fast"].thinks, names["qwen36-fast"].both_modes) == (True, True)
-
-
-def test_a_model_without_both_modes_has_its_own_names_only() -> None:
+    # A model without both modes has its own names only.
     (only,) = served([upstream("a", "coder", checkpoint="Qwen/Qwen3-Coder-Next")])
     assert (only.name, only.thinks) == ("coder", False)
 

@@ -164,19 +164,15 @@ def test_what_docker_says_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.containers == {"a-1": own}
 
 
-def test_packages_that_runs_hold_are_not_held_back(
+def test_without_docker_nothing_runs_and_what_runs_hold_is_not_held_back(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "state/held").write_text("linux-nvidia\nrunc\n")
     monkeypatch.setattr(docker, "SOCKET", str(tmp_path / "none"))
     monkeypatch.setattr(status, "lines", lambda *_: ["docker-ce", "linux-nvidia"])
-    assert status.running(str(tmp_path))["held"] == ["docker-ce"]
-
-
-def test_without_docker_nothing_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(docker, "SOCKET", str(tmp_path / "none"))
-    found = status.running("/none", ["image"])
+    found = status.running(str(tmp_path), ["image"])
+    assert found["held"] == ["docker-ce"]
     assert (found["containers"], found["image"], found["inside"]) == ({}, None, "")
 
 

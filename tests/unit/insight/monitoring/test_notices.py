@@ -2,28 +2,25 @@
 
 import json
 import logging
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from pyinfra.api import HiddenValue
 from pyinfra.api.deploy import add_deploy
 from pyinfra.api.operations import run_ops
 
 from host.insight.monitoring import notify
 from host.insight.monitoring.notify import HOUR, RETRY, Record, decide, request
 from sparkwright.common import render
-from sparkwright.common.errors import PlanError
 from sparkwright.common.files import ManagedFile
-from sparkwright.common.paths import HOST_FILES
 from sparkwright.declared.fleet.settings import read_settings
 from sparkwright.insight.monitoring import deploy as monitoring
 from sparkwright.insight.monitoring.deploy import test_notice as send_test
 from sparkwright.insight.monitoring.deploy import webhook
-from sparkwright.machine.host.operations.files import secret_file
 from sparkwright.plan.causes.thresholds import DISK_FULL
+from tests.makers.refused import refusal, refused
 from tests.unit.driven import Driven, fake_host, file_of, placed
 
 NOW = 1_795_240_000
@@ -63,61 +60,48 @@ def owner() -> Owner:
     return Owner()
 
 
-def test_what_lasts_is_sent_once(owner: Owner) -> None:
-    owner.minutes(NOW, 3000, ENGINE)
-    assert owner.got == [(NOW, "engine")]
+COMES, HOURLY = [*range(0, 180, 20)], [0, 60, 120]
 
 
-def test_what_comes_and_goes_is_sent_once_an_hour(owner: Owner) -> None:
-    for minute in range(0, 180, 20):
-        owner.minutes(NOW + 60 * minute, 10, ENGINE)
-        owner.minutes(NOW + 60 * minute + 600, 10, {})
-    assert [at for at, _ in owner.got] == [NOW, NOW + HOUR, NOW + 2 * HOUR]
-
-
-def test_what_comes_back_to_stay_is_sent_when_the_hour_is_over(owner: Owner) -> None:
-    owner.minutes(NOW, 10, ENGINE)
-    owner.minutes(NOW + 600, 10, {})
-    owner.minutes(NOW + 1200, 600, ENGINE)
-    assert [at for at, _ in owner.got] == [NOW, NOW + HOUR]
+@pytest.mark.parametrize(
+    ("found", "sent"),
+    [
+        # What lasts is sent once; what comes and goes, or comes back to stay, once an hour.
+        ([(0, 3000, ENGINE)], [0]),
+        ([each for at in COMES for each in ((at, 10, ENGINE), (at + 10, 10, {}))], HOURLY),
+        ([(0, 10, ENGINE), (10, 10, {}), (20, 600, ENGINE)], [0, 60]),
+        # So is one event, however long the Spark was off.
+        ([(at, 20, switch(at)) for at in COMES], HOURLY),
+        ([(0, 1, switch(0)), (30_000, 1, switch(0))], [0]),
+        # Each minute has one message.
+        ([(0, 9, ENGINE | switch(0) | {"disk": "full"})], [0, 1, 2]),
+    ],
+)
+def test_when_a_message_is_sent(
+    owner: Owner, found: list[tuple[int, int, dict[str, str]]], sent: list[int]
+) -> None:
+    for begin, number, each in found:
+        owner.minutes(NOW + 60 * begin, number, each)
+    assert [(at - NOW) / 60 for at, _ in owner.got] == sent
+    causes = [cause for cause in ("engine", "switch", "disk") if cause in found[0][2]]
+    assert [cause for _, cause in owner.got][: len(causes)] == causes
 
 
 def test_what_is_gone_is_forgotten(owner: Owner) -> None:
-    owner.look(NOW, ENGINE)
+    owner.minutes(NOW, 1, ENGINE)
     owner.minutes(NOW + 60, 60, {})
     assert owner.record == {}
 
 
-def test_one_event_an_hour_is_sent(owner: Owner) -> None:
-    for minute in range(0, 180, 20):
-        owner.minutes(NOW + 60 * minute, 20, switch(NOW + 60 * minute))
-    assert [at for at, _ in owner.got] == [NOW, NOW + HOUR, NOW + 2 * HOUR]
-
-
-def test_an_event_is_sent_once_however_long_the_spark_was_off(owner: Owner) -> None:
-    owner.look(NOW, switch(NOW))
-    owner.look(NOW + 500 * HOUR, switch(NOW))
-    assert owner.got == [(NOW, "switch")]
-
-
-def test_each_minute_has_one_message(owner: Owner) -> None:
-    owner.minutes(NOW, 9, ENGINE | switch(NOW) | {"disk": "full"})
-    assert owner.got == [(NOW, "engine"), (NOW + 60, "switch"), (NOW + 120, "disk")]
-
-
-def test_a_webhook_that_fails_is_tried_as_long_as_it_is_so(owner: Owner) -> None:
+def test_a_webhook_that_fails_is_tried_until_it_works_or_all_is_well(owner: Owner) -> None:
     owner.works = False
     owner.minutes(NOW, 100, ENGINE)
     owner.minutes(NOW + 6000, 100, {})
     assert owner.tries == [NOW + RETRY * number for number in range(10)]
-
-
-def test_one_that_works_again_gets_the_message_once(owner: Owner) -> None:
-    owner.works = False
-    owner.minutes(NOW, 5, ENGINE)
+    owner.minutes(NOW + 12_000, 5, ENGINE)
     owner.works = True
-    owner.minutes(NOW + 300, 900, ENGINE)
-    assert owner.got == [(NOW + RETRY, "engine")]
+    owner.minutes(NOW + 12_300, 900, ENGINE)
+    assert owner.got == [(NOW + 12_000 + RETRY, "engine")]
 
 
 @pytest.mark.parametrize("works", [True, False])
@@ -185,13 +169,10 @@ def test_an_address_without_a_secret_may_be_in_group_data(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", SECRET)
-def test_a_secret_may_not_and_a_file_is_offered(value: str) -> None:
-    with pytest.raises(
-        PlanError, match=r"expected a URL such as .*, a file with a secret one"
-    ) as bad:
-        read_settings({"notify": value}, "group_data/sparks.py")
-    (problem,) = bad.value.problems
+def test_a_secret_may_not_and_a_file_is_offered(value):
+    (problem,) = refused(read_settings, {"notify": value}, "group_data/sparks.py")
     assert problem.startswith("group_data/sparks.py: notify: ")
+    assert re.search("expected a URL such as .*, a file with a secret one", problem)
     assert "word@" not in problem
 
 
@@ -225,35 +206,9 @@ def test_a_file_that_cannot_be_is_refused(
     file.unlink() if text is None else file.write_text(text)
     if text is not None:
         file.chmod(mode)
-    with pytest.raises(PlanError) as raised:
-        webhook(str(file))
-    assert f"{file}: {expected}" in str(raised.value)
-    assert not text or text not in str(raised.value)
-
-
-def unit(name: str, **values: Any) -> str:
-    given = {"root": "/r", "spark": "spark-a", "ends": 7, "proxy": {}} | values
-    return render.render(HOST_FILES / "insight" / "monitoring" / name, **given)
-
-
-def test_the_unit_has_all_but_the_address() -> None:
-    text = unit("notify@.service", proxy={"https_proxy": "http://proxy.lan:3128"})
-    program = "/usr/bin/python3 -B /r/bin/sparkwright-host"
-    assert f"\nExecStart={program} notify /r spark-a 7 %i\n" in text
-    assert "\nLoadCredential=webhook:/r/secrets/webhook\n" in text
-    assert "\nEnvironment=https_proxy=http://proxy.lan:3128\n" in text
-    # What `remove` knows it by.
-    assert "Root=/r\n" in unit("notify.timer")
-
-
-def test_the_address_is_in_stdin_and_nowhere_else(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    spark = fake_host(root="/r")
-    path = "/r/secrets/webhook"
-    assert spark.run(secret_file, path=path, content=HiddenValue(f"{SECRET[0]}\n")).did_change()
-    assert [stdin for _, stdin in spark.commands if stdin] == [f"{SECRET[0]}\n"]
-    assert not any("slack" in script for script in spark.scripts())
-    assert "slack" not in caplog.text
+    said = refusal(webhook, str(file))
+    assert f"{file}: {expected}" in said
+    assert not text or text not in said
 
 
 CHAT = {
@@ -274,7 +229,8 @@ def applied(monkeypatch: pytest.MonkeyPatch, notify: str | None, timer: str) -> 
         "placed": placed({"/r/secrets/webhook": file_of("x", "600")}, {"notify.timer": timer}),
         "sockets.exporter": {"holder": "x", "installed": False, "ours": False},
     }
-    spark = fake_host(state=found, root="/r", notify=notify, hardware="lab", **CHAT)
+    proxy = "http://proxy.lan:3128"
+    spark = fake_host(state=found, root="/r", notify=notify, hardware="lab", proxy=proxy, **CHAT)
     with spark.current() as host:
         host.state.check_for_changes = False
         add_deploy(host.state, monitoring.apply)
@@ -282,7 +238,10 @@ def applied(monkeypatch: pytest.MonkeyPatch, notify: str | None, timer: str) -> 
     return spark
 
 
-def test_a_run_brings_address_and_timer(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+def test_a_run_brings_timer_and_address_which_is_in_stdin_and_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch, file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
     texts: list[str] = []
 
     def unit_file(path: Path, **values: object) -> ManagedFile:
@@ -295,8 +254,9 @@ def test_a_run_brings_address_and_timer(monkeypatch: pytest.MonkeyPatch, file: P
     scripts = "\n".join(spark.scripts())
     assert "systemctl enable --quiet notify.timer" in scripts
     assert "install -d -o root -g root -m 755 /r/state/notify" in scripts
-    assert any("notify /r a 1800000000 %i\n" in text for text in texts)
-    assert "slack" not in scripts + "".join(texts)
+    (service,) = (text for text in texts if "notify /r a 1800000000 %i\n" in text)
+    assert "\nEnvironment=https_proxy=http://proxy.lan:3128\n" in service
+    assert "slack" not in scripts + caplog.text + "".join(texts)
 
 
 def test_a_run_without_one_takes_them_away(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,14 +265,11 @@ def test_a_run_without_one_takes_them_away(monkeypatch: pytest.MonkeyPatch) -> N
     assert "rm -f /r/secrets/webhook /r/secrets/webhook.new" in scripts
 
 
-def test_a_test_is_sent_by_the_unit_that_sends_notices() -> None:
+def test_a_test_is_sent_by_the_unit_that_sends_notices_if_there_is_a_webhook() -> None:
     spark = fake_host(root="/r", spark="spark-a", notify=GOOD[0])
     assert spark.run(send_test).did_succeed()
     (script,) = spark.scripts()
     assert script.startswith("systemctl start notify@test || { journalctl --unit=notify@test ")
-
-
-def test_without_a_webhook_a_test_says_what_to_do() -> None:
     spark = fake_host({"No webhook": {"success": False}}, root="/r", spark="spark-a")
     assert not spark.run(send_test).did_succeed()
     (script,) = spark.scripts()

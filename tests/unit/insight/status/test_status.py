@@ -154,16 +154,19 @@ def test_json_for_machines() -> None:
     assert (b["answers"], len(b["warnings"])) == (False, 1)
 
 
-@pytest.mark.parametrize("value", ["soon", 0, 3601, True, 1.5, [5]])
-def test_a_refresh_is_some_seconds(value: object) -> None:
-    with pytest.raises(PlanError, match=r"--data watch: found .*; expected seconds from 1 to 3600"):
-        options_of({"watch": value})
+@pytest.mark.parametrize(
+    ("option", "values", "expected"),
+    [
+        ("watch", ("soon", 0, 3601, True, 1.5, [5]), "seconds from 1 to 3600"),
+        ("json", ("", "folder/", 5, True), "the path"),
+    ],
+)
+def test_a_refresh_is_some_seconds_and_json_goes_to_a_file(
+    option: str, values: tuple[object, ...], expected: str
+) -> None:
+    for value in values:
+        with pytest.raises(PlanError, match=f"--data {option}: found .*; expected {expected}"):
+            options_of({option: value})
     assert (RunOptions().watch, options_of({"watch": 5}).watch) == (None, 5)
-
-
-@pytest.mark.parametrize("value", ["", "folder/", 5, True])
-def test_json_goes_to_a_file_or_to_standard_output(value: object) -> None:
-    with pytest.raises(PlanError, match=r"--data json: found .*; expected the path"):
-        options_of({"json": value})
     told = [options_of({"json": each}).json_target for each in (None, "-", "s.json")]
     assert told == [None, "-", "s.json"]

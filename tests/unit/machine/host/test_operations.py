@@ -14,7 +14,7 @@ from pyinfra.api.command import PyinfraCommand
 from sparkwright.machine.host.operations import packages
 from sparkwright.machine.host.operations.files import hub_token, secret_file
 from sparkwright.machine.host.operations.packages import failure, install, parse_attempt
-from tests.unit.driven import fake_host, file_of, placed, this_machine
+from tests.unit.driven import fake_host, file_of, here, placed
 
 TOKEN = "hf_" + "s3cret" * 5
 
@@ -30,12 +30,12 @@ needs_root = pytest.mark.skipif(getpass.getuser() != "root", reason="the file be
 def test_writes_a_file_that_only_root_reads_once(tmp_path: Path) -> None:
     path = tmp_path / "a token"
     arguments = {"path": str(path), "content": HiddenValue(f"{TOKEN}\n")}
-    assert this_machine().run(secret_file, **arguments).did_change()
+    assert here().run(secret_file, **arguments).did_change()
     assert path.read_text() == f"{TOKEN}\n"
     assert path.stat().st_mode & 0o777 == 0o600
-    assert not this_machine().run(secret_file, **arguments).did_change()
+    assert not here().run(secret_file, **arguments).did_change()
     path.chmod(0o644)
-    assert this_machine().run(secret_file, **arguments).did_change()
+    assert here().run(secret_file, **arguments).did_change()
     assert path.stat().st_mode & 0o777 == 0o600
 
 
@@ -44,11 +44,11 @@ def test_what_is_not_to_be_is_removed_once(tmp_path: Path) -> None:
     path = tmp_path / "a key"
     path.write_text("s3cret\n")
     (tmp_path / "a key.new").write_text("s3cret\n")
-    assert this_machine().run(secret_file, path=str(path), content=None).did_change()
+    assert here().run(secret_file, path=str(path), content=None).did_change()
     assert list(tmp_path.iterdir()) == []
-    assert not this_machine().run(secret_file, path=str(path), content=None).did_change()
+    assert not here().run(secret_file, path=str(path), content=None).did_change()
     path.mkdir()
-    assert this_machine().run(secret_file, path=str(path), content=None).did_error()
+    assert here().run(secret_file, path=str(path), content=None).did_error()
 
 
 @needs_root
@@ -56,9 +56,7 @@ def test_what_fails_its_proof_leaves_the_previous_one(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("previous\n")
     proof = StringCommand(f"grep -q wanted {path}.new || {{ echo refused >&2; exit 1; }}")
-    result = this_machine().run(
-        secret_file, path=str(path), content=HiddenValue("bad\n"), proof=proof
-    )
+    result = here().run(secret_file, path=str(path), content=HiddenValue("bad\n"), proof=proof)
     assert result.did_error()
     assert result.stderr == "refused"
     assert [file.name for file in tmp_path.iterdir()] == ["token"]

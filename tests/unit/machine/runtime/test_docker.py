@@ -121,17 +121,13 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 @pytest.mark.parametrize("path", ["", "/info", "/containers/json"])
 def test_a_docker_that_runs_and_does_not_answer_is_no_docker_without_containers(
-    monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any], path: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any], path: str
 ) -> None:
     answers[path] = {}
     monkeypatch.setattr(machine, "run", lambda *_: SimpleNamespace(returncode=0))
     with pytest.raises(UnknownError, match="Docker runs, but does not answer: journalctl -u"):
         machine.runtime("/r", "http://x")
-
-
-def test_a_docker_that_does_not_run_has_no_containers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]
-) -> None:
+    # One that does not run has none.
     monkeypatch.setattr(machine, "run", lambda *_: SimpleNamespace(returncode=3))
     found = machine.runtime(str(tmp_path), "http://x")
     assert [*found["runtimes"], *found["containers"], *found["proxies"]] == []

@@ -15,7 +15,7 @@ import pytest
 from host.engine.peer_link import Pair
 from host.state import network
 from sparkwright.network.link.deploy import Identity, identity, new_identity_script, pinned
-from tests.unit.driven import Driven, fake_host, this_machine
+from tests.unit.driven import Driven, fake_host, here
 
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 FIT = {"state": "fit", "certificate": CERTIFICATE}
@@ -34,7 +34,7 @@ def test_a_key_is_made_once(root: Path, caplog: pytest.LogCaptureFixture) -> Non
     caplog.set_level(logging.DEBUG)
 
     def machine() -> Driven:
-        return this_machine(root=str(root), spark="spark-a")
+        return here(root=str(root), spark="spark-a")
 
     assert machine().predicts_change(identity)
     assert machine().run(identity).did_change()
@@ -55,7 +55,7 @@ def test_a_key_is_made_once(root: Path, caplog: pytest.LogCaptureFixture) -> Non
 def test_what_cannot_be_read_is_not_replaced(root: Path) -> None:
     (root / "link/own.crt").mkdir()
     (root / "secrets/link.key").write_text("mine")
-    result = this_machine(root=str(root), spark="spark-a").run(identity)
+    result = here(root=str(root), spark="spark-a").run(identity)
     assert result.did_error()
     assert f"{root}/link/own.crt: Is a directory. Move it away" in result.stderr
     assert (root / "secrets/link.key").read_text() == "mine"
@@ -64,15 +64,15 @@ def test_what_cannot_be_read_is_not_replaced(root: Path) -> None:
 @needs_root
 def test_the_certificate_of_the_other_is_pinned(root: Path) -> None:
     with fake_host(state={"network.link": FIT}, spark="spark-b").current() as peer:
-        assert this_machine(root=str(root)).predicts_change(pinned, peer=peer)
-        assert this_machine(root=str(root)).run(pinned, peer=peer).did_change()
+        assert here(root=str(root)).predicts_change(pinned, peer=peer)
+        assert here(root=str(root)).run(pinned, peer=peer).did_change()
         assert (root / "link/peer.crt").read_text() == CERTIFICATE
-        spark = this_machine(root=str(root))
+        spark = here(root=str(root))
         assert not spark.run(pinned, peer=peer).did_change()
         assert len(spark.commands) == 1
     newer = FIT | {"certificate": CERTIFICATE.replace("MIIB", "MIIC")}
     with fake_host(state={"network.link": newer}, spark="spark-b").current() as peer:
-        assert this_machine(root=str(root)).run(pinned, peer=peer).did_change()
+        assert here(root=str(root)).run(pinned, peer=peer).did_change()
     assert "MIIC" in (root / "link/peer.crt").read_text()
 
 

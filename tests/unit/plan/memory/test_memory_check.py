@@ -162,7 +162,7 @@ def test_what_cannot_be_planned():
 
 
 _OPTION = re.compile(r"([a-z-]+) to (?:at most |at least )?([0-9]+(?:\.[0-9]+)?M?)")
-_SHARES: tuple[Any, ...] = tuple(step / 100 for step in range(20, 100, 3))
+_SHARES: tuple[Any, ...] = tuple(step / 100 for step in range(20, 100, 6))
 _SIZES: tuple[Any, ...] = ("10M", "1G", "5G", "20G", "50G", "90G", "200G")
 _LENGTHS: tuple[dict[str, Any], ...] = (
     {},

@@ -29,6 +29,7 @@ from sparkwright.plan.release.lock import (
     read_lock,
 )
 from tests.makers.bundle import write_index
+from tests.makers.refused import refusal
 
 RECIPE = load_recipe("lab-tiny")
 (CHECKPOINT,) = RECIPE.checkpoints.values()
@@ -80,12 +81,6 @@ def pinned(folder: Path) -> Bundle:
     return read_bundle(folder, digest, Path("sparks.yaml"))
 
 
-def refused(folder: Path) -> str:
-    with pytest.raises(PlanError) as refusal:
-        pinned(folder)
-    return str(refusal.value)
-
-
 def change(folder: Path, edit: Any) -> None:
     index = json.loads((folder / "bundle.json").read_text())
     edit(index)
@@ -106,16 +101,16 @@ def test_a_complete_one(folder: Path) -> None:
 
 def test_none(folder: Path, tmp_path: Path) -> None:
     for place, found in ((tmp_path / "absent", "no such folder"), (tmp_path, "no bundle.json")):
-        assert f"found {found}" in refused(place)
-        assert f"`sparkwright bundle {place}`" in refused(place)
+        assert f"found {found}" in refusal(pinned, place)
+        assert f"`sparkwright bundle {place}`" in refusal(pinned, place)
     for text in ("{", "[]", '{"version": 2}', "null"):
         (folder / "bundle.json").write_text(text)
-        assert str(folder / "bundle.json") in refused(folder)
+        assert str(folder / "bundle.json") in refusal(pinned, folder)
 
 
 def test_an_index_that_leads_out_of_the_folder_or_is_huge(folder: Path) -> None:
     change(folder, lambda index: index["files"].update({"../x": {"size": 1, "sha256": "a" * 64}}))
-    assert "../x" in refused(folder)
+    assert "../x" in refusal(pinned, folder)
     with (folder / "bundle.json").open("wb") as file:
         file.truncate(10**12)
     with pytest.raises(PlanError, match="found more than 67,108,864 bytes"):
@@ -129,14 +124,12 @@ def test_an_index_that_leads_out_of_the_folder_or_is_huge(folder: Path) -> None:
 def test_a_file_that_was_changed(folder: Path, content: bytes | None, found: str) -> None:
     file = folder / checkpoint_folder(LOCKED) / "sub/config.json"
     file.write_bytes(content) if content else file.unlink()
-    assert f"{file}: found {found}" in refused(folder)
-    assert "sparkwright bundle" in refused(folder)
+    assert f"{file}: found {found}" in refusal(pinned, folder)
+    assert "sparkwright bundle" in refusal(pinned, folder)
 
 
 def test_an_inventory_without_a_digest_takes_nothing(folder: Path) -> None:
-    with pytest.raises(PlanError) as refusal:
-        read_bundle(folder, None, Path("sparks.yaml"))
-    said = str(refusal.value)
+    said = refusal(read_bundle, folder, None, Path("sparks.yaml"))
     assert said.startswith("sparks.yaml: source.sha256: found nothing; expected the line that `")
     assert "`sha256: ` and 64 hexadecimal digits" in said
     # What the disk says of itself is no help to whoever has exchanged it.
@@ -162,7 +155,7 @@ def test_a_link_in_it(folder: Path, tmp_path: Path) -> None:
     for name in (WHEEL, "wheels"):
         (folder / name).rename(tmp_path / Path(name).name)
         (folder / name).symlink_to(tmp_path / Path(name).name)
-        assert "found a link; expected a file" in refused(folder)
+        assert "found a link; expected a file" in refusal(pinned, folder)
         (folder / name).unlink()
         (tmp_path / Path(name).name).rename(folder / name)
 

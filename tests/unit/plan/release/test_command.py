@@ -1,7 +1,6 @@
 """The lines that run an engine, and their way through a shell."""
 
 import random
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,9 @@ from sparkwright.plan.release.command import (
 )
 from sparkwright.plan.release.container import ALONE as SLICE
 from sparkwright.plan.release.container import PAIR, guard_files
-from tests.clock import patience
 from tests.commands import sparkwright
 from tests.makers.recipe import good, put
+from tests.programs import ended
 from tests.unit.driven import fake_host, file_of, placed
 
 # What an engine of one Spark has whatever its recipe says.
@@ -36,15 +35,9 @@ ALONE = {
 
 def through_shell(text: str, folder: Path) -> list[str]:
     """The words that a real shell makes of a text."""
-    shell = subprocess.run(
-        ["sh", "-c", f"printf '%s\\0' {text}"],
-        cwd=folder,
-        capture_output=True,
-        check=True,
-        timeout=patience(),
-    )
+    shell = ended(["sh", "-c", f"printf '%s\\0' {text}"], cwd=folder)
     assert list(folder.iterdir()) == []
-    return shell.stdout.decode().split("\0")[:-1]
+    return shell.stdout.split("\0")[:-1]
 
 
 def recipe_with(folder: Path, **changes: object) -> Recipe:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.common.errors import PlanError
 from sparkwright.plan.release.command import Ranks, docker_run
 from sparkwright.plan.release.lock import Lock, image_key
 from sparkwright.plan.release.programs import (
@@ -23,21 +22,21 @@ from sparkwright.plan.release.programs import (
 )
 from sparkwright.plan.release.release import repository
 from tests.clock import patience
+from tests.makers.refused import refusal
 from tests.makers.release import DIGEST, NASTY, PAIR, lock, pair, recipe, release
-from tests.programs import script
+from tests.programs import ended, script
 
 
 def test_the_same_makes_the_same_and_needs_a_lock() -> None:
     assert release() == release()
     assert release().id.startswith("try-")
     assert len(release().id) == len("try-") + 8
-    with pytest.raises(PlanError) as caught:
-        release(lock_=Lock())
+    said = refusal(release, lock_=Lock())
     for name in ("owner/drafter@main", "example.org/vllm:1"):
-        assert f"{name} is not in the lock yet" in str(caught.value)
+        assert f"{name} is not in the lock yet" in said
 
 
-def test_what_the_engine_would_notice_is_another_release() -> None:
+def test_what_the_engine_would_notice_is_another_release(monkeypatch: pytest.MonkeyPatch) -> None:
     """The id is made of the files, so that a folder never needs to be written twice."""
     one = release()
     for other in (
@@ -57,6 +56,10 @@ def test_what_the_engine_would_notice_is_another_release() -> None:
     assert one.files["run"].count(one.id) == 6
     assert not any(one.id in text for name, text in one.files.items() if name != "run")
     assert release(ranks=Ranks(("other",))).id == one.id
+    monkeypatch.setattr("sparkwright.plan.release.release.program", lambda module: b"another")
+    after = release()
+    assert after.id != one.id
+    assert (after.program, after.files.keys()) == (b"another", one.files.keys())
 
 
 @pytest.mark.parametrize(
@@ -87,14 +90,6 @@ def test_the_supervisor_knows_how_long_a_step_may_take(context: object, tokens: 
     read = {None: 8192, 2048: 2048, "64K": 65_536}[tokens]
     before = {None: 262_144, "auto": 262_144, "1M": 1_048_576}.get(context, context)
     assert step == pytest.approx(read / 1000 * (1 + 11e-6 * before), abs=0.06)
-
-
-def test_another_program_is_another_release(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = release()
-    monkeypatch.setattr("sparkwright.plan.release.release.program", lambda module: b"another")
-    after = release()
-    assert after.id != before.id
-    assert (after.program, after.files.keys()) == (b"another", before.files.keys())
 
 
 def test_both_ranks_have_one_release_and_differ_in_their_own_part() -> None:
@@ -252,16 +247,11 @@ def test_an_engine_has_what_it_imports_and_no_more() -> None:
     assert {name.rpartition("/")[0] for name in left} == {"host/door/gateway"}
 
 
-def run(*words: object) -> "subprocess.CompletedProcess[str]":
-    options = {"capture_output": True, "text": True, "timeout": patience()}
-    return subprocess.run(words, stdin=subprocess.DEVNULL, check=False, **options)
-
-
 @pytest.mark.parametrize("module", ["host.engine.supervisor", "host.engine.switch.course"])
 def test_an_archive_alone_is_enough(module: str, tmp_path: Path) -> None:
     """The system's Python is told of nothing else."""
     file = tmp_path / "program"
     file.write_bytes(program(module))
-    done = run(sys.executable, "-I", "-S", "-B", file, "--help")
+    done = ended([sys.executable, "-I", "-S", "-B", file, "--help"])
     assert (done.returncode, done.stderr) == (0, "")
     assert "usage: " in done.stdout

@@ -1,7 +1,6 @@
 """How the processes of a pair's engine wait for each other: our plugin of vLLM."""
 
 import os
-import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -13,6 +12,8 @@ import pytest
 from sparkwright.common.paths import PLUGIN
 from sparkwright.plan.release.command import Ranks, container_arguments, environment
 from tests.makers.release import pair, recipe, release
+from tests.makers.shell import program
+from tests.programs import ended
 
 VARIABLE = "SPARKWRIGHT_SPIN_SECONDS"
 QUEUES = "vllm.distributed.device_communicators.shm_broadcast"
@@ -112,30 +113,29 @@ def test_a_vllm_that_knows_better_stays_as_it_is(
     assert own.wait is before
 
 
-@pytest.mark.parametrize(("condition", "seconds"), [(None, "0.0005"), (stock(), "soon")])
+@pytest.mark.parametrize(
+    ("condition", "seconds", "why"),
+    [
+        (None, "0.0005", "SpinCondition"),
+        (stock(), "soon", "soon"),
+        ("none", "0.0005", "No module named 'vllm'"),
+    ],
+)
 def test_whatever_is_wrong_the_engine_starts(
     plugin: ModuleType,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     condition: Any,
     seconds: str,
+    why: str,
 ) -> None:
     monkeypatch.setenv(VARIABLE, seconds)
-    own = vllm(monkeypatch, condition)
+    own = vllm(monkeypatch, condition) if condition != "none" else None
     plugin.register()
-    assert "vLLM waits as it does by itself (" in capsys.readouterr().err
     assert own is None or own.wait.__name__ == "wait"
-
-
-def test_a_process_without_vllm_says_so(plugin: ModuleType) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", "import sparkwright_wait; sparkwright_wait.register()"],
-        env={"PYTHONPATH": str(PLUGIN)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "No module named 'vllm'" in done.stderr
+    said = capsys.readouterr().err
+    assert "vLLM waits as it does by itself (" in said
+    assert why in said
 
 
 @pytest.mark.parametrize(
@@ -179,16 +179,7 @@ def test_a_pair_has_the_plugin_and_a_single_spark_has_none() -> None:
 def test_what_an_image_has_on_its_path_stays(
     tmp_path: Path, before: str | None, after: str
 ) -> None:
-    program = tmp_path / "vllm"
-    program.write_text('#!/bin/sh\numask\nprintf "%s\\n" "$PYTHONPATH" "$1" "$2"\n')
-    program.chmod(0o755)
-    served = recipe()
+    program(tmp_path / "vllm", 'umask\nprintf "%s\\n" "$PYTHONPATH" "$1" "$2"')
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"} | ({"PYTHONPATH": before} if before else {})
-    done = subprocess.run(
-        ["/bin/sh", *container_arguments(served, TWO)],
-        env=env,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = ended(["/bin/sh", *container_arguments(recipe(), TWO)], env=env)
     assert done.stdout.splitlines() == ["0000", after, "serve", "/models/model"]

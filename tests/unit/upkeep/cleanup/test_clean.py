@@ -11,28 +11,20 @@ import pytest
 from host.upkeep.cleanup.clean import Cleaning, Found, _freed, look, read, superfluous
 from host.upkeep.cleanup.system import HeldImage
 from sparkwright.upkeep.cleanup.deploy import delete
-from tests.unit.driven import Driven, this_machine
+from tests.unit.driven import Driven, here
 
 OLDEST, OLDER, OLD, NOW = (f"tiny-{digit * 8}" for digit in "0123")
 SIZES = {"sha256:aa": 5_000_000_000, "sha256:bb": 6_000_000_000, "sha256:cc": 7_000_000_000}
-_DOCKER = """#!/usr/bin/python3
-import json, os, sys
-folder = os.environ["STATE"]
-words = " ".join(sys.argv[1:])
-images = json.load(open(f"{folder}/images"))
-if words.startswith("image ls"):
-    print("\\n".join(each["Id"] for each in images))
-elif words.startswith("image inspect --format {{.Id}} "):
-    name = words.split()[4]
-    print("\\n".join(each["Id"] for each in images if name in str(each)))
-elif words.startswith("image inspect"):
-    print(json.dumps(images))
-elif words.startswith("image rm"):
-    open(f"{folder}/removed", "a").write(words + "\\n")
-elif words.startswith("ps"):
-    print("0123")
-elif words.startswith("inspect"):
-    print(json.dumps([{"Image": "sha256:cc"}]))
+# Each line of "names" is an image's id, and what it is called.
+_DOCKER = """#!/bin/sh
+case "$*" in
+"image ls"*) cut -d " " -f 1 "$STATE/names" ;;
+"image inspect --format {{.Id}} "*) grep -F -e "$5" "$STATE/names" | cut -d " " -f 1 ;;
+"image inspect"*) cat "$STATE/images" ;;
+"image rm"*) echo "$*" >>"$STATE/removed" ;;
+"ps"*) echo 0123 ;;
+"inspect"*) echo '[{"Image": "sha256:cc"}]' ;;
+esac
 """
 _SYSTEMCTL = """#!/bin/sh
 case "$*" in list-units*switch@*) cat "$STATE/jobs" ;; list-units*) cat "$STATE/units" ;; esac
@@ -73,6 +65,8 @@ class Disk:
             names = {"RepoTags": tags, "RepoDigests": digests}
             self.images.append({"Id": id, "Size": SIZES[id], **names})
         (self.state / "images").write_text(json.dumps(self.images))
+        lines = [" ".join(map(str, each.values())) for each in self.images]
+        (self.state / "names").write_text("".join(f"{line}\n" for line in lines))
 
     def orders(self, job: str, **told: object) -> None:
         (self.root / f"manifests/{job}.json").write_text(json.dumps(told) + "\n")
@@ -223,7 +217,7 @@ def test_compiled_code_goes_with_its_image(disk: Disk) -> None:
 
 
 def run(disk: Disk, keep: int) -> Driven:
-    spark = this_machine(root=str(disk.root))
+    spark = here(root=str(disk.root))
     spark.run(delete, program="clean", given=disk.wanted(keep))
     return spark
 

@@ -16,7 +16,7 @@ from sparkwright.common.placed import removal_table, unit_names
 from sparkwright.machine.host.operations.services import sysctl
 from sparkwright.plan.release.container import ALONE, PAIR
 from tests.makers.shell import program
-from tests.unit.driven import this_machine
+from tests.unit.driven import here
 
 PROJECT = Path(__file__).parents[4]
 RUNTIME = {"runtimes": {"nvidia": {"args": []}}}
@@ -65,8 +65,8 @@ class Spark:
             "more": "sparkwright remove --weights",
         }
         (folder / "bin").mkdir()
-        programs = ("systemctl", "docker", "ufw", "apt-get", "dpkg-query", "systemd-run", "sysctl")
-        self.standins(**dict.fromkeys(programs, ""))
+        programs = "systemctl docker ufw apt-get apt-mark dpkg-query systemd-run sysctl"
+        self.standins(**dict.fromkeys(programs.split(), ""))
 
     def standins(self, **programs: str) -> None:
         for name, text in programs.items():
@@ -301,24 +301,17 @@ def test_a_root_folder_as_it_is_left(spark: Spark) -> None:
     assert not spark.root.exists()
 
 
-def test_every_unit_that_a_deploy_installs_is_known():
-    """All are made of files below `files`."""
-    known = set(unit_names())
-    assert known == {
-        path.name
-        for path in (PROJECT / "files").rglob("*")
-        # Python keeps compiled code beside what it imports.
-        if path.is_file() and path.suffix != ".pyc" and "\n[Unit]\n" in path.read_text()
-    }
-    assert {"vllm@.service", "fabric-share.socket", "spark-metrics.timer", ALONE, PAIR} <= known
-
-
-def test_every_unit_file_proves_itself_ours():
+def test_every_unit_that_a_deploy_installs_is_known_and_proves_itself_ours():
     """By what it sets: a comment is reworded without a thought of who reads it."""
-    for name in unit_names():
-        (path,) = (PROJECT / "files").rglob(name)
-        settings = [line for line in path.read_text().splitlines() if not line.startswith("#")]
-        assert any("{{ root }}" in line for line in settings), path
+    # All are made of files below `files`; Python keeps compiled code beside what it imports.
+    files = (path for path in (PROJECT / "files").rglob("*") if path.suffix != ".pyc")
+    texts = {path.name: path.read_text() for path in files if path.is_file()}
+    units = {name: text for name, text in texts.items() if "\n[Unit]\n" in text}
+    assert set(unit_names()) == units.keys()
+    assert {"vllm@.service", "fabric-share.socket", "spark-metrics.timer", ALONE, PAIR} <= {*units}
+    for name, text in units.items():
+        settings = [line for line in text.splitlines() if not line.startswith("#")]
+        assert any("{{ root }}" in line for line in settings), name
 
 
 def test_parameters_are_written_down_as_they_were_first(spark: Spark, tmp_path: Path) -> None:
@@ -329,9 +322,9 @@ def test_parameters_are_written_down_as_they_were_first(spark: Spark, tmp_path: 
     path, gone = f"{root}/current", "net.ipv4.conf.gone.arp_ignore"
     values = {"vm.swappiness": "10", gone: "1"}
     # The file belongs to root only on a real host; what is asked here is the record.
-    this_machine(root=root).run(sysctl, path=path, values=values)
+    here(root=root).run(sysctl, path=path, values=values)
     spark.standins(sysctl='echo "$1 = 10"')
-    this_machine(root=root).run(sysctl, path=path, values=values | {"vm.swappiness": "9"})
+    here(root=root).run(sysctl, path=path, values=values | {"vm.swappiness": "9"})
     record = (tmp_path / "state/sysctl").read_text().splitlines()
     assert record[0] == "vm.swappiness = 60"
     assert sum(line.startswith("vm.swappiness") for line in record) == 1

@@ -17,6 +17,7 @@ from sparkwright.upkeep.rollout.plan import ReplicaRecord, Serving
 from sparkwright.upkeep.rollout.rollout import roll_out
 from sparkwright.upkeep.rollout.runs import Runs
 from tests.makers.engine import NEW, SETTINGS, SETTLED, spark
+from tests.makers.refused import refused
 from tests.unit.driven import Driven
 
 RUNS = Runs(["--limit", "a"], ["--data", "trial_seconds=3"])
@@ -165,10 +166,9 @@ def test_a_refusal_is_told_before_anything_begins(
         assert found["replicas"][0]["result"] == ("refused" if status else "serves it already")
 
 
-def test_who_is_forced_is_a_replica(site: Path) -> None:
-    with pytest.raises(PlanError) as error:
-        roll_out(RUNS, 0, None, ["chaat"], dry=True, yes=False)
-    assert error.value.problems == ("--force: found 'chaat'; did you mean 'chat'?",)
+def test_who_is_forced_is_a_replica(site):
+    found = refused(roll_out, RUNS, 0, None, ["chaat"], dry=True, yes=False)
+    assert found == ("--force: found 'chaat'; did you mean 'chat'?",)
 
 
 OWN = SimpleNamespace(replica="chat", rank=0, is_head=True, peer=None, place="/opt/x", release=NEW)

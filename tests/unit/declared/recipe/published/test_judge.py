@@ -7,6 +7,7 @@ import pytest
 
 from sparkwright.common.errors import PlanError
 from sparkwright.declared.recipe.published.translated import JUDGES, Translated
+from tests.makers.refused import refused
 from tests.published import published
 from tests.recipes import releases
 
@@ -16,7 +17,7 @@ recipe_version: "2"
 model: owner/Model
 container: %s
 %s
-env: {%s}
+env: {VLLM_NOBODYS: '1'}
 command: |
   vllm serve owner/Model \\
     --seed 1 \\
@@ -29,14 +30,9 @@ Read = Callable[..., Translated]
 def read(tmp_path: Path) -> Read:
     """Return a function that translates a recipe with an image, words and a mod."""
 
-    def translate(
-        image: str,
-        words: str,
-        mod: str | None = None,
-        env: str = "VLLM_NOBODYS: '1'",
-    ) -> Translated:
+    def translate(image: str, words: str, mod: str | None = None) -> Translated:
         path = tmp_path / "x.yaml"
-        path.write_text(TEXT % (image, "mods: [mods/add]" if mod else "", env, words))
+        path.write_text(TEXT % (image, "mods: [mods/add]" if mod else "", words))
         folder = tmp_path / "mods/add"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "run.sh").write_text("patch -p1 < add.patch\n")
@@ -58,12 +54,8 @@ def read(tmp_path: Path) -> Read:
         ("vllm/vllm-openai:v0.33.0", "--swap-space 4", "lacks it"),
     ],
 )
-def test_what_no_vllm_has_is_refused_with_its_line(
-    read: Read, image: str, words: str, found: str
-) -> None:
-    with pytest.raises(PlanError) as error:
-        read(image, words)
-    (problem,) = error.value.problems
+def test_what_no_vllm_has_is_refused_with_its_line(read, image, words, found):
+    (problem,) = refused(read, image, words)
     assert "x.yaml:9: args." in problem
     assert found in problem
 
