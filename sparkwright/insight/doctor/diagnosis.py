@@ -142,12 +142,16 @@ def _host(checkup: Checkup) -> Signs:
 
 def _engine(checkup: Checkup) -> Signs:
     requests, restarts = checkup.finished, checkup.unit.restarts if checkup.unit else 0
-    downs = checkup.downs
+    downs, down = checkup.downs, checkup.down
     found: Signs = {
+        **dict.fromkeys(("down-power", "down-memory", "down-heat", "down-driver", "down-lock-up")),
         "hard-downs": f"{downs} within a day, by state/hard-downs" if downs else None,
         "restarts": f"NRestarts={restarts} of vllm@{checkup.release}" if restarts else None,
         "content-null": None,
     }
+    if down:
+        name = f"down-{down.cause}"
+        found |= {"hard-downs": None, name if name in found else "hard-downs": down.said}
     if requests and requests.cut > requests.ended:
         every = requests.cut + requests.ended
         found["content-null"] = f"{requests.cut} of {every} requests were cut by max_tokens"
