@@ -196,7 +196,10 @@ def test_reboot_serves_again(spark: Handle, served: str) -> None:
 def test_power_cut_serves_again_and_is_named(spark: Handle, served: str) -> None:
     recorder = "systemctl is-active flight-recorder"
     assert spark.run(recorder).stdout == "active\n"
-    # A reboot in order, as of the test before, is no hard end.
+    # Neither a reboot in order, as of the test before, nor an end of the recorder is a hard end.
+    again = "test $(systemctl show -P NRestarts flight-recorder) = 1 && " + recorder
+    spark.run("sudo systemctl kill -s KILL --kill-whom=main flight-recorder")
+    until(spark, f"{again} && test -s /opt/qwen36/state/recording")
     assert "it went down hard" not in examined()
     # Lines of a minute, as a life of some seconds tells nothing.
     ring = "sudo grep -ac '^[0-9]' /opt/qwen36/state/flight-recorder"

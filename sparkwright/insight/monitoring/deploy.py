@@ -51,7 +51,7 @@ def metrics_units(names: Iterable[str], root: str, plan: FabricPlan | None) -> l
 
 @deploy("Metrics")
 def apply() -> None:
-    """Have metrics of a head behind its door, a worker's behind its head's; record; send notices."""
+    """Have a head's metrics behind its door, a worker's behind its head's; record; send notices."""
     own = target()
     unit = (TIMER if own.is_head else SOCKET) if own.recipe_name else None
     with bad_input():
