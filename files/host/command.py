@@ -14,6 +14,7 @@ COMMANDS = {
     "door": ("door.door", "list the engines behind the door, or change which is preferred"),
     "metrics": ("insight.monitoring.metrics", "print the metrics of GPU, engine, memory and door"),
     "notify": ("insight.monitoring.notify", "send notices to the owner's webhook, or a test"),
+    "record": ("insight.recorder.recorder", "write a line a second about this Spark"),
     "state": ("state.state", "print what this Spark is"),
     "benchmark": ("insight.benchmark.measure", "measure what a run has asked for"),
     "gpu-proof": ("machine.runtime.gpu_proof", "show that a container gets the GPU"),

@@ -1,7 +1,7 @@
 """Sparks as the doctor reads them: one that is well."""
 
 from sparkwright.common.hardware import GIB
-from sparkwright.insight.doctor.checkup import Checkup, Finished
+from sparkwright.insight.doctor.checkup import Checkup, Finished, HardDown
 from sparkwright.machine.host.survey import Kernel
 from tests.makers import status
 from tests.makers.gpu import gpu
@@ -10,6 +10,14 @@ from tests.makers.models import changed
 NOW = 1795247431
 UNIT = changed(status.UNIT, release="tiny-0a1b2c3d", since=NOW - 3600)
 KERNEL = Kernel("6.17.0-1032-nvidia", "quiet", handover=0, pools=False)
+
+
+def hard_down(cause: str) -> HardDown:
+    """Return a hard end that a flight recorder has judged."""
+    said = f"it went down hard; cause {cause}"
+    return HardDown(at=NOW - 400, back=NOW - 280, cause=cause, said=said, lines=("time", "1 2"))
+
+
 HEALTHY = Checkup(
     release="tiny-0a1b2c3d",
     unit=UNIT,

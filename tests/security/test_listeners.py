@@ -62,6 +62,7 @@ ON_THE_LIST = [
     one("systemd", "192.168.100.11", 29502, "/init.scope"),
     one("python3", "192.168.101.11", 29503, f"{SYSTEM}/fabric-metrics@1.service"),
     one("haproxy", "*", 4000, f"{SYSTEM}/gateway-door.service"),
+    one("python3", "192.168.100.11", 29505, f"{SYSTEM}/flight-recorder.service", "udp"),
 ]
 ASTRAY = [
     # vLLM 0.18 to 0.20 without a guard: any host fills the store of its ranks.
@@ -81,6 +82,8 @@ ASTRAY = [
     one("systemd", "10.0.0.5", 29503, "/init.scope"),
     one("python3", "*", 6006, f"{SYSTEM}/system-weights.slice/weights@tiny@1.service"),
     one("python3", "*", 6006, f"{SYSTEM}/benchmark.service"),
+    one("python3", "*", 29505, f"{SYSTEM}/flight-recorder.service", "udp"),
+    one("python3", "192.168.100.11", 6006, f"{SYSTEM}/flight-recorder.service", "udp"),
     one(DISGUISED, "*", 6006, f"{SYSTEM}/mine.service"),
 ]
 

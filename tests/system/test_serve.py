@@ -193,11 +193,29 @@ def test_reboot_serves_again(spark: Handle, served: str) -> None:
     assert pyinfra(DEPLOY).succeeded().changed == frozenset()
 
 
-def test_power_cut_serves_again(spark: Handle, served: str) -> None:
+def test_power_cut_serves_again_and_is_named(spark: Handle, served: str) -> None:
+    recorder = "systemctl is-active flight-recorder"
+    assert spark.run(recorder).stdout == "active\n"
+    # Neither a reboot in order, as of the test before, nor an end of the recorder is a hard end.
+    again = "test $(systemctl show -P NRestarts flight-recorder) = 1 && " + recorder
+    spark.run("sudo systemctl kill -s KILL --kill-whom=main flight-recorder")
+    until(spark, f"{again} && test -s /opt/qwen36/state/recording")
+    assert "it went down hard" not in examined()
+    # Lines of a minute, as a life of some seconds tells nothing.
+    ring = "sudo grep -ac '^[0-9]' /opt/qwen36/state/flight-recorder"
+    eventually(lambda: int(spark.run(ring).stdout) >= 60, "lines of a minute")
     spark.power_off()
     spark.power_on()
     spark.wait_ready()
     wait_active(spark)
+    eventually(lambda: spark.run(recorder, check=False).stdout == "active\n", "the recorder")
+    told = pyinfra("deploys/status.py", "--data", "json=-").output
+    assert "it went down hard" in told
+    assert '"cause": "power"' in told
+    found = examined()
+    assert "[down-power]" in found
+    assert "time up watts" in found
+    assert "[hard-downs]" not in found
 
 
 def test_damaged_weights_are_fetched_again(spark: Handle, served: str) -> None:

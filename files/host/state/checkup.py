@@ -13,7 +13,7 @@ from host.state import docker, gpu, machine
 from host.state.engine_api import ends, metrics
 from host.state.engines import current, engines, failed_switch
 from host.state.readers import UnknownError, free_bytes, lines, meminfo, text, word
-from host.state.status import nvidia_smi
+from host.state.status import hard_down, nvidia_smi
 
 # Lines of a log that are read: a start of vLLM writes some 200, a traceback of two ranks 500; and
 # characters of a line.
@@ -72,6 +72,7 @@ def read(root: str) -> dict[str, Any]:
         "gpu": gpu.read()["gpu"],
         "gpu_inside": nvidia_smi(root),
         "downs": len(recent),
+        "down": hard_down(root),
         "finished": ends(metrics(root, release)) if release else None,
         "failed": failed,
         "cpu": _fastest_core(),

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from host.common.seat import seat_of
+from host.common.seat import SEATS, seat_of
 from host.state import docker, gpu
 from host.state.engine_api import load
 from host.state.engines import current, engines, owner, switches
@@ -15,8 +15,8 @@ from host.state.machine import kernel
 from host.state.readers import free_bytes, lines, meminfo, run, text, whole, word
 from host.state.state import MOST
 
-# Seconds for which the figures of the door count.
-_FRESH = 60
+# Seconds for which the figures of the door, and a hard end, count.
+_FRESH, _DAY = 60, 86_400
 
 
 def read(root: str, door: str = "door.service") -> dict[str, Any]:
@@ -44,7 +44,20 @@ def read(root: str, door: str = "door.service") -> dict[str, Any]:
         "disk_free": free_bytes(root),
         "door": run("systemctl", "is-active", door).stdout.strip() or "unknown",
         "held": _held(root),
+        "down": hard_down(root),
     }
+
+
+def hard_down(root: str) -> dict[str, Any] | None:
+    """Return what a Spark's flight recorder says of its last hard end, of a day; else None."""
+    try:
+        down = json.loads(text(f"{root.partition(f'/{SEATS}/')[0]}/state/last-down.json") or "")
+        found: dict[str, Any] = {name: int(down[name]) for name in ("at", "back")}
+        found |= {name: str(down[name])[:400] for name in ("cause", "said")}
+        found["lines"] = [str(each)[:200] for each in down["lines"][:40]]
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+    return found if abs(time.time() - found["back"]) < _DAY else None
 
 
 def _contents(root: str) -> dict[str, Any]:

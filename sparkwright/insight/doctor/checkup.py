@@ -48,6 +48,16 @@ class FailedSwitch(Bounded):
     log: tuple[str, ...]
 
 
+class HardDown(Bounded):
+    """When a Spark went down and came back (seconds since the epoch), why, and its last lines."""
+
+    at: int
+    back: int
+    cause: str
+    said: str
+    lines: tuple[str, ...]
+
+
 class Finished(Bounded):
     """Requests since the engine's start that `max_tokens` cut, or the model ended; no probes."""
 
@@ -70,6 +80,7 @@ class Checkup(Part):
         cpu: clock of its fastest core, in MHz.
         nic: the state of its network card's PCIe links, as lspci words it.
         downs: how often it went down hard within a day while its engine ran.
+        down: the last time, by its flight recorder.
         system: versions, for a report.
     """
 
@@ -90,6 +101,7 @@ class Checkup(Part):
     gpu: GpuReading | None
     gpu_inside: str
     downs: int
+    down: HardDown | None = None
     finished: Finished | None
     failed: FailedSwitch | None = None
     cpu: float | None = None

@@ -143,8 +143,13 @@ def _engine(checkup: Checkup) -> Signs:
     downs, restarts = checkup.downs, checkup.unit.restarts if checkup.unit else 0
     cut, ended = (done.cut, done.ended) if (done := checkup.finished) else (0, 0)
     short = f"{cut} of {cut + ended} requests were cut by max_tokens"
-    return {
+    found: Signs = {
+        **dict.fromkeys(("down-power", "down-memory", "down-heat", "down-driver", "down-lock-up")),
         "hard-downs": f"{downs} within a day, by state/hard-downs" if downs else None,
         "restarts": f"NRestarts={restarts} of vllm@{checkup.release}" if restarts else None,
         "content-null": short if cut > ended else None,
     }
+    if checkup.down:
+        name = f"down-{checkup.down.cause}"
+        found |= {"hard-downs": None, name if name in found else "hard-downs": checkup.down.said}
+    return found

@@ -39,6 +39,8 @@ def report(
     for each in diagnoses[:SHOWN]:
         yield f"{'perhaps' if each.guess else 'cause'}: {each.cause} [{each.name}]", "red"
         yield f"  seen: {each.evidence}", "yellow"
+        if checkup.down and each.evidence == checkup.down.said:
+            yield from ((f"    {line}", "yellow") for line in checkup.down.lines)
         yield f"  remedy: {each.remedy}.", "green"
     if len(diagnoses) > SHOWN:
         yield f"and also: {', '.join(each.name for each in diagnoses[SHOWN:])}", "yellow"

@@ -1,4 +1,4 @@
-"""Metrics of a Spark, for Prometheus, and notices, to its owner's webhook."""
+"""Metrics of a Spark, for Prometheus; its flight recorder; notices, to its owner's webhook."""
 
 import re
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ from sparkwright.run.state import read
 from sparkwright.run.target import Target, bad_input, target
 
 # A head writes for its exporter; a worker answers its head, on the fabric.
-TIMER, SOCKET = "spark-metrics.timer", "fabric-metrics.socket"
+TIMER, SOCKET, RECORDER = "spark-metrics.timer", "fabric-metrics.socket", "flight-recorder.service"
 # Scrapes at once. Each that hangs keeps its place for ever: more of them get a 503 at once.
 _SCRAPES = 4
 # What timer and socket start.
@@ -45,18 +45,19 @@ def reads(own: Target) -> Iterator[Ask[Any]]:
 def metrics_units(names: Iterable[str], root: str, plan: FabricPlan | None) -> list[ManagedFile]:
     """Return units of files/host/insight/monitoring."""
     values = {"root": root, "address": plan.addresses[0] if plan else "", "port": METRICS_PORT}
+    values["pair"] = f" {plan.addresses[0]} {plan.peer_addresses[0]}" if plan else ""
     return [unit_file(_FILES / name, **values) for name in names]
 
 
 @deploy("Metrics")
 def apply() -> None:
-    """Have metrics of a head behind its door, of a worker behind its head's; and send notices."""
+    """Have a head's metrics behind its door, a worker's behind its head's; record; send notices."""
     own = target()
     unit = (TIMER if own.is_head else SOCKET) if own.recipe_name else None
     with bad_input():
         address = webhook(own.settings.notify)
-    wanted = {unit, _NOTICES[0] if address else None}
-    stopped(name="None of another rank", units=sorted({*_SERVICES, _NOTICES[0]} - wanted))
+    wanted = {unit, RECORDER if unit else None, _NOTICES[0] if address else None}
+    stopped(name="None of another rank", units=sorted({*_SERVICES, RECORDER, _NOTICES[0]} - wanted))
     secret = HiddenValue(f"{address}\n") if address else None
     secret_file(name="Webhook", path=f"{own.root}/secrets/webhook", content=secret)
     if address:
@@ -69,10 +70,11 @@ def apply() -> None:
         entries = [*folders, *program_files(own.root), *units]
         service(name="Notices", unit=_NOTICES[0], entries=entries)
     if unit:
-        folders = (folder(own.root, "bin"), folder(own.root, "metrics"))
-        units = metrics_units((unit, _SERVICES[unit]), own.root, own.fabric)
-        entries = [*folders, *program_files(own.root), *units]
-        service(name="GPU and engine", unit=unit, entries=entries)
+        folders = [folder(own.root, each) for each in ("bin", "metrics", "state")]
+        placed = [*folders, *program_files(own.root)]
+        *units, recorder = metrics_units((unit, _SERVICES[unit], RECORDER), own.root, own.fabric)
+        service(name="GPU and engine", unit=unit, entries=[*placed, *units])
+        service(name="Flight recorder", unit=RECORDER, entries=[*placed, recorder])
     if unit == TIMER:
         node_exporter(name="Node exporter", root=own.root)
 

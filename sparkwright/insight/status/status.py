@@ -11,7 +11,7 @@ from sparkwright.common.part import Bounded, Part
 from sparkwright.common.progress import time_text
 from sparkwright.door.door import UNIT
 from sparkwright.engine.state import EngineUnit
-from sparkwright.insight.doctor.checkup import GpuReading
+from sparkwright.insight.doctor.checkup import GpuReading, HardDown
 from sparkwright.plan.causes.thresholds import DISK_FULL, EARLYOOM, KV_FULL, MEMORY_LOW
 
 # Seconds for one reading: the engine's counters twice within a second, and nvidia-smi.
@@ -56,6 +56,7 @@ class Reading(Part):
         clock_limit: MHz that the GPU's clock may reach; None where we have set no limit.
         door: the state of its unit, as systemd names it.
         held: requests that waited at the door for an engine, at most 15 s ago; None if unknown.
+        down: its last hard end, of a day.
     """
 
     part: ClassVar = "status"
@@ -75,6 +76,7 @@ class Reading(Part):
     disk_free: int
     door: str
     held: int | None
+    down: HardDown | None = None
 
     @property
     def since(self) -> int | None:
@@ -111,6 +113,8 @@ def warnings(row: SparkRow) -> Iterator[str]:
     if reading is None:
         yield row.silent
         return
+    if reading.down:
+        yield f"{reading.down.said}; {next_line('doctor')} shows its last seconds"
     yield from _of_release(row, reading)
     yield from _of_engine(row, reading)
     if reading.gpu and (slow := reading.gpu.held_back):
@@ -263,6 +267,7 @@ def _entry(row: SparkRow) -> Mapping[str, Any]:
         "status": unit and unit.status,
         "up_since": reading.since,
         "restarts": unit and unit.restarts,
+        "hard_down": reading.down and reading.down.model_dump(include={"at", "back", "cause"}),
         "tokens_per_second": load and round(load.tokens, 1),
         "prompt_tokens_per_second": load and round(load.prompt_tokens, 1),
         "requests_running": load and load.running,

@@ -10,7 +10,7 @@ from sparkwright.insight.doctor.checkup import Checkup, Finished
 from sparkwright.insight.doctor.diagnosis import diagnose, signs
 from sparkwright.insight.doctor.report import report
 from sparkwright.plan.causes.log_causes import SUBJECTS, causes, from_log, table
-from tests.makers.doctor import HEALTHY, KERNEL, UNIT
+from tests.makers.doctor import HEALTHY, KERNEL, UNIT, hard_down
 from tests.makers.gpu import gpu
 from tests.makers.models import changed
 
@@ -45,6 +45,10 @@ READINGS = {
         "unit": STOPPED,
         "memory": (121 * GIB, int(2.77 * GIB), 52 * GIB),
         "log": (REFUSED,),
+    },
+    **{
+        f"down-{cause}": {"down": hard_down(cause), "downs": 1}
+        for cause in ("power", "memory", "heat", "driver", "lock-up")
     },
     "hard-downs": {"downs": 1},
     "clock": {"skew": -7200.0},
@@ -140,6 +144,23 @@ def test_names_are_unique_and_sentences_end_without_a_stop():
 )
 def test_a_sound_host_shows_nothing(changes):
     assert diagnose(changed(HEALTHY, **changes)) == []
+
+
+TWICE = "this Spark went down hard twice within an hour while its engine ran (out of memory?)"
+
+
+@pytest.mark.parametrize(
+    ("cause", "name"),
+    [("heat", "down-heat"), ("not known", "hard-downs"), ("", "hard-downs"), ("x\n", "hard-downs")],
+)
+def test_a_hard_end_is_named_once_with_its_last_seconds(cause, name):
+    found = changed(HEALTHY, down=hard_down(cause), downs=2, unit=STOPPED, log=(TWICE,))
+    diagnoses = diagnose(found)
+    downs = [each.name for each in diagnoses if each.name.startswith(("down-", "hard-downs"))]
+    assert downs == [name]
+    lines = [line for line, _ in report(found, diagnoses, "tiny")]
+    seen = lines.index(f"  seen: it went down hard; cause {cause}")
+    assert lines[seen + 1 : seen + 3] == ["    time", "    1 2"]
 
 
 STANDS = (

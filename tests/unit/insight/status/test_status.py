@@ -14,6 +14,7 @@ from sparkwright.common.hardware import GIB
 from sparkwright.engine.state import EngineUnit
 from sparkwright.insight.status.status import Reading, as_json, table, warnings
 from sparkwright.run.options import RunOptions, options_of
+from tests.makers.doctor import NOW, hard_down
 from tests.makers.gpu import gpu
 from tests.makers.models import changed
 from tests.makers.status import LOAD, RELEASE, SERVES, UNIT, row
@@ -131,6 +132,16 @@ def test_what_somebody_should_look_at(
 ) -> None:
     (warning,) = warnings(row(reading, **changes))
     assert said in warning
+
+
+def test_a_hard_end_is_told_with_its_cause() -> None:
+    told = row(changed(SERVES, down=hard_down("power")))
+    (said,) = warnings(told)
+    assert said == "it went down hard; cause power; sparkwright doctor shows its last seconds"
+    (entry,) = json.loads(as_json([told], 0))["sparks"]
+    assert entry["hard_down"] == {"at": NOW - 400, "back": NOW - 280, "cause": "power"}
+    (entry,) = json.loads(as_json([row(SERVES)], 0))["sparks"]
+    assert entry["hard_down"] is None
 
 
 def test_nothing_is_said_of_a_sound_spark() -> None:

@@ -122,7 +122,8 @@ def test_what_else_sets_it(system: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize(
-    ("said", "seconds"), [("1min", 60), ("1min 30s", 90), ("0", 0), ("infinity", None), (None, None)]
+    ("said", "seconds"),
+    [("1min", 60), ("1min 30s", 90), ("0", 0), ("infinity", None), (None, None)],
 )
 def test_what_systemd_has(
     monkeypatch: pytest.MonkeyPatch, said: str | None, seconds: int | None
