@@ -66,8 +66,8 @@ def apply() -> None:
         values = {"root": own.root, "spark": own.spark, "ends": int(min(ends, default=0))}
         proxy = own.settings.proxy_variables
         units = [unit_file(_FILES / each, **values, proxy=proxy) for each in _NOTICES]
-        folders = (folder(own.root, "bin"), Directory(f"{own.root}/state/notify"))
-        entries = [*folders, *program_files(own.root), *units]
+        own_folders = (folder(own.root, "bin"), Directory(f"{own.root}/state/notify"))
+        entries = [*own_folders, *program_files(own.root), *units]
         service(name="Notices", unit=_NOTICES[0], entries=entries)
     if unit:
         folders = [folder(own.root, each) for each in ("bin", "metrics", "state")]
