@@ -212,7 +212,7 @@ def test_the_verdict_with_a_cause_and_its_remedy_or_none() -> None:
     result = recorded("power-fault")
     table, page = _report(result)
     for text in (page, "\n".join(table)):
-        for words in ("verdict: below", "unplug the supply from the wall", "under load"):
+        for words in ("verdict: below", "unplug its supply from wall", "under load"):
             assert words in text
     for workload in result["workloads"]:
         workload["gpu"] = [None, None, None]
