@@ -31,7 +31,7 @@ from sparkwright.common.part import Bounded, Part
 from sparkwright.common.placed import NETPLAN
 from sparkwright.common.terminal import LINE, plain_lines
 from sparkwright.engine.state import EngineState, EngineUnit, phase, problem
-from sparkwright.insight.doctor.checkup import Checkup, FailedSwitch, Finished, GpuReading
+from sparkwright.insight.doctor.checkup import Checkup, FailedSwitch, Finished, GpuReading, HardDown
 from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.insight.doctor.report import report as doctor_report
 from sparkwright.insight.doctor.report import section
@@ -187,7 +187,15 @@ FABRICS = _part(FabricState) | st.builds(
 
 
 # The nested before those that they are in.
-for _model in (GpuReading, EngineUnit, EngineLoad, Finished, FailedSwitch, RunningContainer):
+for _model in (
+    GpuReading,
+    HardDown,
+    EngineUnit,
+    EngineLoad,
+    Finished,
+    FailedSwitch,
+    RunningContainer,
+):
     st.register_type_strategy(_model, _part(_model))
 
 
