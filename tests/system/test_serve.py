@@ -318,7 +318,7 @@ def test_an_idle_spark_serves_nothing(spark: Handle, served: str) -> None:
         assert spark.run("sudo docker ps -q").stdout == ""
         assert pyinfra(DEPLOY).succeeded().changed == frozenset()
         # Of the power cut of a test before, the doctor would speak for a day.
-        spark.run("sudo rm /opt/qwen36/state/last-down.json")
+        spark.run("sudo rm -f /opt/qwen36/state/last-down.json /opt/qwen36/state/hard-downs")
         assert "this Spark is idle" in examined()
 
 
