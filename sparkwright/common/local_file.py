@@ -12,6 +12,10 @@ from sparkwright.common.errors import PlanError
 written: dict[Path, None] = {}
 
 
+class UnmergedError(PlanError):
+    """A file in which git has left the marks of a conflict."""
+
+
 def content_of(path: Path, most: int | None = None) -> bytes:
     """Return what a regular file holds; of one that is larger than `most`, a byte more than that.
 
@@ -31,7 +35,8 @@ def read_text(path: Path, expected: str, most: int) -> str | None:
         most: Bytes that it may have.
 
     Raises:
-        PlanError: It cannot be read, is too large, is no text, or has conflict marks of git.
+        UnmergedError: It has conflict marks of git.
+        PlanError: It cannot be read, is too large, or is no text.
     """
     try:
         content = content_of(path, most)
@@ -51,7 +56,7 @@ def read_text(path: Path, expected: str, most: int) -> str | None:
         ) from None
     if mark := re.search(r"^(<{7}|>{7}) ", text, re.MULTILINE):
         line = text[: mark.start()].count("\n") + 1
-        raise PlanError(
+        raise UnmergedError(
             f"{path}:{line}: found a conflict mark of git; expected one version: keep the lines "
             f"that count, and remove the marks; or take one side: git checkout --ours -- {path}, "
             "or --theirs"

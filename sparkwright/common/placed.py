@@ -31,14 +31,25 @@ class Folder:
 
 
 FOLDERS = (
-    *map(Folder, ("bin", "jobs", "link", "manifests", "releases", "state")),
-    *(Folder(name, mode="700") for name in ("backups", "cache", "secrets", "sockets")),
+    Folder("backups", mode="700"),
+    Folder("benchmarks", everywhere=False),
+    Folder("bin"),
+    # What a bundle has for the Spark, sent by runs or brought by its owner.
+    Folder("bundle", everywhere=False),
+    Folder("cache", mode="700"),
+    Folder("current", everywhere=False),
     Folder("door", mode="700", everywhere=False),
-    # `bundle` has what a bundle has for the Spark, sent by runs or brought by its owner.
-    *(
-        Folder(name, everywhere=False)
-        for name in ("benchmarks", "bundle", "current", "gateway", "hf", "metrics", "seats")
-    ),
+    Folder("gateway", everywhere=False),
+    Folder("hf", everywhere=False),
+    Folder("jobs"),
+    Folder("link"),
+    Folder("manifests"),
+    Folder("metrics", everywhere=False),
+    Folder("releases"),
+    Folder("seats", everywhere=False),
+    Folder("secrets", mode="700"),
+    Folder("sockets", mode="700"),
+    Folder("state"),
 )
 
 # Of a seat's folder: where each engine has a folder of its own for the socket of its API. Nobody
@@ -123,7 +134,7 @@ PACKAGES = (*("earlyoom", "haproxy", "nvidia-container-toolkit", EXPORTER, "pyth
 
 def folder_names() -> list[str]:
     """Return the names in the root folder that no checkpoint can have."""
-    return sorted(each.name for each in FOLDERS)
+    return [each.name for each in FOLDERS]
 
 
 def folder(root: str, name: str) -> Directory:

@@ -79,8 +79,14 @@ def door_plan(own: Target) -> DoorPlan:
 
             check_authority(fleet, own.settings)
             certificate = door_certificate(fleet, own.replica, own.settings, not is_dry_run())
-        hold = own.settings.hold(own.recipe.for_sparks(len(own.ranks)).start_timeout)
-        return DoorPlan(own.settings, own.port, own.replica, keys, certificate, hold)
+        return DoorPlan(
+            own.settings,
+            port=own.port,
+            place=own.replica,
+            keys=keys,
+            certificate=certificate,
+            hold_seconds=own.settings.hold(own.recipe.for_sparks(len(own.ranks)).start_timeout),
+        )
 
 
 def check_authority(fleet: Fleet, settings: Settings) -> None:

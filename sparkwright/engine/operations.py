@@ -54,10 +54,14 @@ _last: dict[tuple[str, str], Outcome] = {}
 
 def switch_settings(own: Target, served: Release | None = None) -> SwitchSettings:
     """Return how a seat switches to a release; None stands for any that is on the Spark."""
-    seconds = own.settings.trial_seconds, own.settings.drain_seconds
-    load = load_of(served.recipe, own.lock, len(own.ranks)) if served else None
-    others = tuple(each.place for each in own.seats if each.seat != own.seat)
-    return SwitchSettings(*seconds, own.is_head, own.hardware, load, others)
+    return SwitchSettings(
+        trial=own.settings.trial_seconds,
+        drain=own.settings.drain_seconds,
+        door=own.is_head,
+        hardware=own.hardware,
+        load=load_of(served.recipe, own.lock, len(own.ranks)) if served else None,
+        others=tuple(each.place for each in own.seats if each.seat != own.seat),
+    )
 
 
 @operation()

@@ -2,7 +2,9 @@
 
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from sparkwright.common import yaml
@@ -39,11 +41,16 @@ def cause(error: str, login: Login | None = None) -> str:
     if not error:
         return "the connection ended: no power, no network, or a reboot"
     way = login or Login()
-    for each in yaml.load(_CAUSES)["causes"]:
-        if match := re.search(each["pattern"], error):
+    for pattern, text in _causes():
+        if match := re.search(pattern, error):
             named = {"address": way.address, "port": way.port, "login": way, "known": way.known}
-            return f"{each['cause'].format(*match.groups(), **named)} ({error})"
+            return f"{text.format(*match.groups(), **named)} ({error})"
     return error
+
+
+@cache
+def _causes() -> Sequence[tuple[str, str]]:
+    return [(each["pattern"], each["cause"]) for each in yaml.load(_CAUSES)["causes"]]
 
 
 def password_asked(spark: str, user: str | None) -> str:

@@ -86,10 +86,10 @@ def test_the_day_of_the_commit_is_that_of_the_commit_and_not_of_the_newest(
 ) -> None:
     dated(root, 1, 18)
     dated(root, 2, 19)
-    assert resolve_checkpoint(REPO, "main", hub).date == date(2026, 4, 19)
+    assert resolve_checkpoint(REPO, "main", hub).date == "2026-04-19"
     older = resolve_checkpoint(REPO, "v1", hub)
-    assert older.date == date(2026, 4, 18)
-    assert resolve_checkpoint(REPO, older.commit, hub).date == date(2026, 4, 18)
+    assert older.date == "2026-04-18"
+    assert resolve_checkpoint(REPO, older.commit, hub).date == "2026-04-18"
 
 
 def sharded(root: Path, tmp_path: Path, index: str) -> None:
@@ -196,7 +196,7 @@ WANTED = recipe(date(2026, 4, 19))
 
 def test_a_commit_of_the_day_itself_is_taken(hub: str, root: Path) -> None:
     dated(root, 2, 19)
-    assert ensure.resolve(KNOWN, [WANTED], hub, None).checkpoints[MAIN].date == date(2026, 4, 19)
+    assert ensure.resolve(KNOWN, [WANTED], hub, None).checkpoints[MAIN].date == "2026-04-19"
 
 
 def test_an_older_one_is_refused_and_not_recorded(hub: str, root: Path, tmp_path: Path) -> None:

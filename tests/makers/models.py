@@ -1,4 +1,4 @@
-"""What a host or a file says, with some of it changed."""
+"""A copy of what a host or a file says, with some of it changed."""
 
 from dataclasses import replace
 from typing import Any, TypeVar

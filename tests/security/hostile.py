@@ -1,4 +1,4 @@
-"""What hostile Sparks say, how they are reached, and the places of an answer for it."""
+"""Hostile Sparks: what they say, how they are reached, and the places of an answer for it."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path

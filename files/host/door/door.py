@@ -29,9 +29,6 @@ from host.door.haproxy import BACKENDS, NOBODY_SERVER, PATIENT, DoorError, Hapro
 RUN = Path("/run")
 NO_RELEASE = "-"
 
-# The commands that change something, each with the number of its words.
-_CHANGES = dict.fromkeys(("offer", "prefer", "forget", "compare", "reload"), 1)
-_CHANGES |= {"prepare": 0, "sync": 0}
 _RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SERVER = re.compile(rf"    server ({_RELEASE.pattern}) unix@/\1/{re.escape(SOCKET)} check ")
 
@@ -95,12 +92,11 @@ class Door:
         engines, choice = self._read()
         return sorted(engines, key=lambda each: each != choice["first"])
 
-    def compare(self, folder: Path | str) -> None:
+    def compare(self, new: Path) -> None:
         """Note whether a key that opens the door is missing in a folder of new files."""
-        new = Path(folder, "keys")
-        if not new.exists():
+        if not (new / "keys").exists():
             return
-        kept = {line.split()[0] for line in _lines(new)}
+        kept = {line.split()[0] for line in _lines(new / "keys")}
         for line in filter(None, _lines(self._folder / "keys")):
             digest, _, entry = line.partition(" ")
             end = entry.partition(":")[2].partition(":")[0]
@@ -119,7 +115,7 @@ class Door:
         with self._changed():
             pass
 
-    def reload(self, master: int | str) -> None:
+    def reload(self, master: int) -> None:
         """Have the door read its files anew: see `Haproxy.reload`.
 
         The old process ends at once where a key opens the door no more: see `compare`.
@@ -129,7 +125,7 @@ class Door:
             if choice["hold"] == "no" and choice["first"] in engines:
                 self.haproxy.leave_to(choice["first"])
             try:
-                self.haproxy.reload(int(master))
+                self.haproxy.reload(master)
             finally:
                 self.haproxy.apply(engines, self._map, choice)
             if self._revoked.exists():
@@ -191,8 +187,14 @@ def main(arguments: Sequence[str]) -> int:
         case [root, "engines"]:
             for release in Door(Path(root)).engines():
                 print(release)
-        case [root, change, *given] if _CHANGES.get(change) == len(given):
-            getattr(Door(Path(root)), change)(*given)
+        case [root, "offer" | "prefer" | "forget" as change, release]:
+            getattr(Door(Path(root)), change)(release)
+        case [root, "prepare" | "sync" as change]:
+            getattr(Door(Path(root)), change)()
+        case [root, "compare", folder]:
+            Door(Path(root)).compare(Path(folder))
+        case [root, "reload", master] if master.isdecimal():
+            Door(Path(root)).reload(int(master))
         case _:
             print(__doc__, file=sys.stderr)
             return 2
@@ -203,5 +205,5 @@ def command() -> NoReturn:
     """Does what the command line says."""
     try:
         sys.exit(main(sys.argv[1:]))
-    except (DoorError, OSError, ValueError) as problem:
+    except (DoorError, OSError) as problem:
         sys.exit(f"door: {problem}")

@@ -262,16 +262,21 @@ async def _close(writer: StreamWriter) -> None:
 
 def _why(error: Exception) -> str:
     """Say in words for people why there is no session yet."""
-    known = {
-        ssl.SSLCertVerificationError: "it shows a certificate other than the pinned one",
-        ssl.SSLError: f"TLS: {error}",
-        FileNotFoundError: "secrets/link.key, link/own.crt or link/peer.crt is missing",
-        ConnectionRefusedError: "its engine is not started (connection refused)",
-        TimeoutError: "no answer",
-        OSError: getattr(error, "strerror", None) or str(error),
-        ValueError: f"it does not speak as a supervisor does ({error})",
-    }
-    why = next((why for kind, why in known.items() if isinstance(error, kind)), str(error))
-    if isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or ""):
-        why = "it does not accept this Spark's certificate"
-    return f"{why}: {_REMEDY}" if isinstance(error, ssl.SSLError | FileNotFoundError) else why
+    match error:
+        case ssl.SSLCertVerificationError():
+            return f"it shows a certificate other than the pinned one: {_REMEDY}"
+        case ssl.SSLError() if "ALERT" in (error.reason or ""):
+            return f"it does not accept this Spark's certificate: {_REMEDY}"
+        case ssl.SSLError():
+            return f"TLS: {error}: {_REMEDY}"
+        case FileNotFoundError():
+            return f"secrets/link.key, link/own.crt or link/peer.crt is missing: {_REMEDY}"
+        case ConnectionRefusedError():
+            return "its engine is not started (connection refused)"
+        case TimeoutError():
+            return "no answer"
+        case OSError():
+            return error.strerror or str(error)
+        case ValueError():
+            return f"it does not speak as a supervisor does ({error})"
+    return str(error)

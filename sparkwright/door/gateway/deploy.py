@@ -104,7 +104,7 @@ def gateway(
 def _report(state: State, host: Host, root: str, says: str) -> bool:
     now = read(host, ask_placed(root))
     host.log(plain(_summary(now, says)))
-    return UNIT in now.units and now.units[UNIT].active == "active"
+    return now.unit(UNIT).active
 
 
 def _summary(now: Placed, says: str) -> str:
@@ -141,10 +141,17 @@ def apply() -> None:
             certificates.door_certificate(fleet, name, replica_settings[name], record)
             for name in urls
         )
-        most = {"max_body_mib": min(settings.max_body_mib, LARGEST)}
-        bounded, port = settings.model_copy(update=most), needed(fleet).port
-        # What is to wait waits at the door of its replica.
-        door = DoorPlan(bounded, port, GATEWAY, keys, certificate, hold_seconds=0, behind=BEHIND)
+        most = min(settings.max_body_mib, LARGEST)
+        door = DoorPlan(
+            settings.model_copy(update={"max_body_mib": most}),
+            port=needed(fleet).port,
+            place=GATEWAY,
+            keys=keys,
+            certificate=certificate,
+            # What is to wait waits at the door of its replica.
+            hold_seconds=0,
+            behind=BEHIND,
+        )
     requirements = (_FILES / "requirements.txt").read_text("utf-8")
     values = {"root": root, "doors": reachable(urls.values())}
     own_key = gateway_key(keys)

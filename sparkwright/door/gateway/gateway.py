@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from sparkwright.common.errors import PlanError
+from sparkwright.common.errors import PlanError, refuse
 from sparkwright.declared.fleet.fleet import Fleet, bracketed, needed
 from sparkwright.declared.fleet.setting_values import is_address
 from sparkwright.declared.fleet.settings import Settings
@@ -111,8 +111,7 @@ def doors(fleet: Fleet, settings: Mapping[str, Settings]) -> dict[str, str]:
             urls[name] = _door(fleet, name, settings[name])
         except PlanError as error:
             problems += error.problems
-    if problems:
-        raise PlanError(*problems)
+    refuse(problems)
     return urls
 
 

@@ -7,7 +7,14 @@ from typing import ClassVar, Literal
 
 from sparkwright.common.part import Bounded, Part
 from sparkwright.common.placed import EXPORTER
-from sparkwright.common.ports import EXPORTER_PORT, PAIR_PORTS
+from sparkwright.common.ports import (
+    EXPORTER_PORT,
+    IMAGE_PORT,
+    LINK_PORT,
+    METRICS_PORT,
+    RECORDER_PORT,
+    SHARE_PORT,
+)
 from sparkwright.door.door import UNIT as DOOR
 from sparkwright.plan.release.container import ALONE, PAIR
 from sparkwright.run.spark import Declared
@@ -15,9 +22,8 @@ from sparkwright.run.spark import Declared
 # Our units that listen, but for engines. systemd itself holds a socket unit's socket at first.
 _SEAT_DOOR, _SUPERVISOR, _EXPORTER = "door@", "vllm@", f"{EXPORTER}.service"
 _GATEWAY = ("gateway.service", "gateway-door.service")
-_LINK, _, _SHARE, _METRICS, _IMAGE, _RECORDER = PAIR_PORTS
-_SOCKETS = {"fabric-share": _SHARE, "fabric-metrics": _METRICS, "fabric-image": _IMAGE}
-_PORTS = {**_SOCKETS, _SUPERVISOR: _LINK, "flight-recorder.": _RECORDER}
+_SOCKETS = {"fabric-share": SHARE_PORT, "fabric-metrics": METRICS_PORT, "fabric-image": IMAGE_PORT}
+_PORTS = {**_SOCKETS, _SUPERVISOR: LINK_PORT, "flight-recorder.": RECORDER_PORT}
 _JOBS = ("weights@", "image@", "image-copy.", "image-build@", "benchmark.")
 _UNITS = (DOOR, _SEAT_DOOR, _EXPORTER, *_GATEWAY, *_PORTS, "switch@", *_JOBS)
 # The programs with which Ubuntu or Debian listens (15 characters, as the kernel keeps them), and

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sparkwright.common.errors import PlanError
+from sparkwright.common.errors import PlanError, refuse
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.render import render
 from sparkwright.declared.fleet.fleet import Fleet, bracketed
@@ -72,8 +72,7 @@ def targets(
             found.append(_target(fleet, name, settings[name], record))
         except PlanError as error:
             problems += error.problems
-    if problems:
-        raise PlanError(*problems)
+    refuse(problems)
     return found
 
 

@@ -68,8 +68,14 @@ def _serving(targets: list[Target]) -> Iterator[ServedReplica]:
 
             authority = str(authority_file(own.fleet))
         assert own.recipe
-        names, answers = tuple(own.recipe.models), own.recipe.answers
-        yield ServedReplica(door.replica, door.url, names, door.keyed, authority, answers)
+        yield ServedReplica(
+            replica=door.replica,
+            url=door.url,
+            names=tuple(own.recipe.models),
+            keyed=door.keyed,
+            authority=authority,
+            answers=own.recipe.answers,
+        )
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,10 @@ class Placed(Part):
     parameters: dict[str, str]
     users: list[str]
 
+    def unit(self, name: str, files: Iterable[FileState] = ()) -> UnitState:
+        """Return the state of a unit, as `unit_state`."""
+        return unit_state(self.units.get(name), files)
+
 
 class Watchdog(Part):
     """The machine's watchdog.

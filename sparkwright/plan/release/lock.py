@@ -17,7 +17,7 @@ from sparkwright.common import yaml
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import HARDWARE
-from sparkwright.common.local_file import read_text, write_file
+from sparkwright.common.local_file import UnmergedError, read_text, write_file
 from sparkwright.common.schema import Model, Text, matching, parse
 from sparkwright.declared.recipe.recipe import Checkpoint, Recipe
 from sparkwright.plan.release.model_config import Shape
@@ -29,7 +29,7 @@ _HEADER = """\
 """
 # Begins the names of our own files in a checkpoint's folder: a record, or a partial download.
 _OURS = ".sparkwright"
-_Day = Annotated[date, Field(strict=False)]
+_DAY = "a date in quotes, such as '2026-04-19'"
 
 
 def inside(path: str) -> str:
@@ -40,6 +40,14 @@ def inside(path: str) -> str:
     if parts[0].startswith(_OURS):
         raise ValueError(f"a path that does not begin with {_OURS}: these are Sparkwright's own")
     return path
+
+
+def _day(text: str) -> str:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        raise ValueError(_DAY) from None
+    return text
 
 
 Digest = Annotated[
@@ -67,7 +75,7 @@ class CheckpointLock(Model):
     repo: str = Field(description="a repository, OWNER/NAME")
     revision: str = Field(description="a branch, tag or commit")
     commit: Sha1 = Field(description="a commit of 40 hexadecimal digits")
-    date: _Day | None = Field(default=None, description="a date, such as 2026-04-19")
+    date: Annotated[str, AfterValidator(_day)] | None = Field(default=None, description=_DAY)
     source: Text | None = Field(default=None, description="where it is published")
     shape: Shape | None = None
     files: dict[Annotated[str, AfterValidator(inside)], LockedFile] = Field(
@@ -181,9 +189,9 @@ def read_lock(path: Path) -> Lock:
         if text is None:
             return Lock()
         return parse(Lock, yaml.parse(text, str(path)) or {}, str(path))
+    except UnmergedError:
+        raise
     except PlanError as error:
-        if "found a conflict mark of git" in str(error):
-            raise
         if any("found an unknown key" in problem for problem in error.problems):
             remedy += ". If a newer Sparkwright has written it, update this one"
         raise PlanError(*error.problems, remedy) from None
@@ -191,8 +199,7 @@ def read_lock(path: Path) -> Lock:
 
 def write_lock(path: Path, lock: Lock) -> None:
     """Write a lock file in one step, sorted: the same lock is the same bytes. Says so to people."""
-    data = lock.model_dump(mode="json", exclude_none=True)
-    write_file(path, _HEADER + yaml.dump(data, sort_keys=True))
+    write_file(path, _HEADER + yaml.dump(lock.model_dump(exclude_none=True), sort_keys=True))
     print(f"wrote {path}: what the names in recipes stand for; keep it in git", file=sys.stderr)
 
 
@@ -212,7 +219,7 @@ def outdated(recipes: Iterable[Recipe], lock: Lock) -> list[str]:
         if checkpoint.not_before
         and (locked := lock.checkpoint(checkpoint))
         and locked.date
-        and locked.date < checkpoint.not_before
+        and date.fromisoformat(locked.date) < checkpoint.not_before
     ]
 
 

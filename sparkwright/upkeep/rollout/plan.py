@@ -115,12 +115,10 @@ def make_plan(
             record.result = Result.ALREADY
         else:
             todo.append(record)
-    # One as a canary, then 1, 2, 4, … as trust grows.
-    waves: list[list[ReplicaRecord]] = []
-    while waiting := todo[sum(map(len, waves)) :]:
-        waves.append(waiting[: 2 ** max(0, len(waves) - 1)])
-        for record in waves[-1]:
-            record.wave = len(waves)
+    waves = _waves(todo)
+    for number, wave in enumerate(waves, 1):
+        for record in wave:
+            record.wave = number
     served = {name: seen.names for name, seen in now.items() if seen.release}
     for record in todo:
         name = record.replica
@@ -136,6 +134,17 @@ def make_plan(
                 f"does not hold both engines. To switch anyway: --force {name}"
             )
         served[name] = frozenset(record.models)
+    return waves
+
+
+def _waves(records: Sequence[ReplicaRecord]) -> list[list[ReplicaRecord]]:
+    """Divide replicas into waves: one as a canary, then 1, 2, 4, … as trust grows."""
+    waves: list[list[ReplicaRecord]] = []
+    size = 1
+    while records:
+        waves.append([*records[:size]])
+        records = records[size:]
+        size = 2 ** (len(waves) - 1)
     return waves
 
 

@@ -221,11 +221,17 @@ def roll_out(
         status, answers = runs.prepare(mode)
         if status or not answers:
             return status
-        records = {}
-        for name in (each for each in replicas if each in answers):
-            head, fits = answers[name][0], all(each["fits"] for each in answers[name])
-            release, models = head["release"], head["models"]
-            records[name] = ReplicaRecord(name, replicas[name].sparks, release, models, fits)
+        records = {
+            name: ReplicaRecord(
+                replica=name,
+                sparks=replica.sparks,
+                release=answers[name][0]["release"],
+                models=answers[name][0]["models"],
+                fits=all(each["fits"] for each in answers[name]),
+            )
+            for name, replica in replicas.items()
+            if name in answers
+        }
         waves = make_plan(records, runs.look(), forced)
         _say(plan_lines(records.values(), waves))
         if mode == "--dry":

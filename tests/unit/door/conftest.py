@@ -1,4 +1,4 @@
-"""What holds for all tests of keys."""
+"""Fixtures of all tests of keys."""
 
 import pytest
 

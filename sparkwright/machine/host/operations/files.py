@@ -23,7 +23,6 @@ from sparkwright.common.files import (
 )
 from sparkwright.common.operations import differs, failing, notice
 from sparkwright.common.placed import check
-from sparkwright.machine.host import state
 from sparkwright.machine.host.state import Placed, UnitState, ask_placed, asks_for
 from sparkwright.plan.release.token import NONE
 from sparkwright.run.state import read
@@ -46,7 +45,7 @@ def path_states(paths: Sequence[str]) -> dict[str, FileState]:
 
 def unit_state(unit: str, files: Sequence[str] = ()) -> UnitState:
     """Return the state of a unit in relation to the files that configure it."""
-    return state.unit_state(placed().units.get(unit), path_states(files).values())
+    return placed().unit(unit, path_states(files).values())
 
 
 @operation()

@@ -1,7 +1,6 @@
 """The lock: what it holds, how it is kept, and one that is lost while a release serves."""
 
 import json
-from datetime import date
 from pathlib import Path
 
 import pytest
@@ -52,7 +51,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert read_lock(path).checkpoints["o/n@main"].size == 6
     assert path.stat().st_mode & 0o777 == 0o644
     assert list(tmp_path.iterdir()) == [path]
-    known = checkpoint().model_copy(update={"date": date(2026, 4, 19), "shape": SHAPE})
+    known = checkpoint().model_copy(update={"date": "2026-04-19", "shape": SHAPE})
     write_lock(path, Lock(checkpoints={"o/n@main": known}))
     assert read_lock(path).checkpoints["o/n@main"] == known
 
@@ -112,7 +111,7 @@ def test_a_file_that_cannot_be_read_or_written_is_told(tmp_path: Path) -> None:
             for path in ("/etc/passwd", "../x", "a/../../x", "", "a\nb")
         ),
         *(("commit", it, "40 hexadecimal digits") for it in ("main", "C" * 40, "c" * 39, "")),
-        *(("date", day, "expected a date, such as") for day in ("19 April", "2026-04-31", "")),
+        *(("date", day, "expected a date in quotes") for day in ("19 April", "2026-04-31", "")),
         ("shape", SHAPE.model_dump() | {"hidden": "many"}, 'found "many"; expected numbers'),
     ],
 )
@@ -140,7 +139,7 @@ def test_diff_says_what_came_went_and_changed() -> None:
         f"~ checkpoint o/n@main: {COMMIT}, 2 files, 6 bytes -> {'e' * 40}, 2 files, 6 bytes"
     ]
     # What a refresh has found out.
-    known = checkpoint().model_copy(update={"date": date(2026, 4, 19), "shape": SHAPE})
+    known = checkpoint().model_copy(update={"date": "2026-04-19", "shape": SHAPE})
     (line,) = diff(lock(), Lock(images=lock().images, checkpoints={"o/n@main": known}))
     before, after = (f"{COMMIT}{day}, 2 files, 6 bytes" for day in ("", " of 2026-04-19"))
     assert line == f"~ checkpoint o/n@main: {before} -> {after}"
