@@ -25,7 +25,9 @@ def address(near: Handle, far: Handle) -> None:
 
 
 def received(spark: Handle, address: str, options: str = "", count: int = 3) -> int:
-    done = spark.run(f"ping -q -i 0.02 -W 1 -c {count} {options} {address}", check=False)
+    # A ping that reads a wrong time in an answer may wait for years.
+    ping = f"timeout --signal=INT 5 ping -q -i 0.02 -W 1 -c {count} {options} {address}"
+    done = spark.run(ping, check=False)
     return int(done.stdout.split(" received")[0].split()[-1])
 
 

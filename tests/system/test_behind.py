@@ -174,9 +174,14 @@ def test_a_spark_is_refused_and_says_what_helps(site: Site) -> None:
     assert mirror not in lock
     run = site.run(site.wrong, DEPLOY)
     run.fails(f"{PRIVATE} gives no access to the login of {USER}: on the machine that")
+    # Its pull fails while the unit still starts.
+    slow = "/run/systemd/system/image@.service.d/slow.conf"
+    text = "[Service]\nExecStartPost=/bin/sleep 5\n"
+    site.spark.run(f"sudo install -D -m 644 /dev/stdin {slow}", stdin=text)
     run = site.run(site.missing, IMAGE)
     run.fails(f"{PRIVATE} wants a login, and this job got none")
     run.says(f"`docker login {PRIVATE}`, and run again")
+    site.spark.run(f"sudo rm {slow}")
 
 
 def test_a_pull_goes_on_without_a_connection_and_shows_its_login_to_nobody(site: Site) -> None:

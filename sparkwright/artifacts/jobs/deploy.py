@@ -143,9 +143,13 @@ def put_manifest(root: str, manifest: str, job: str, text: str) -> Generator[Pyi
 
 
 def start(job: str) -> StringCommand:
-    """Return the command that starts a job, or does nothing if it runs."""
+    """Return the command that starts a job, or does nothing if it runs.
+
+    A job that fails while its unit still starts has written its reason, as one that fails later.
+    """
     unit = QuoteString(f"{job}.service")
-    return StringCommand("systemctl daemon-reload && systemctl start", unit)
+    begin = ("systemctl daemon-reload && { systemctl start", unit)
+    return StringCommand(*begin, "|| systemctl is-failed --quiet", unit, "; }")
 
 
 def follow(root: str, jobs: Sequence[str]) -> Generator[PyinfraCommand, None, dict[str, JobState]]:

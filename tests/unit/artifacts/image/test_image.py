@@ -10,7 +10,7 @@ import pytest
 
 from sparkwright.artifacts.image import deploy
 from sparkwright.artifacts.image.deploy import built_image, copied_image, image, offered_image
-from sparkwright.artifacts.jobs.deploy import LOST, virtual_environment
+from sparkwright.artifacts.jobs.deploy import LOST, start, virtual_environment
 from sparkwright.common.errors import PlanError
 from sparkwright.plan.release.registry_login import RegistryLogin, mirrored
 from tests.unit.driven import Driven, fake_host
@@ -32,7 +32,8 @@ PULL = {
     "size": 1,
 }
 JOB = f"image@{'5' * 12}"
-START = f"systemctl daemon-reload && systemctl start {JOB}.service"
+
+START = start(JOB).get_raw_value()
 COPY: dict[str, Any] = {"root": "/r", "references": (NAME,), "address": "192.168.100.11"}
 
 
@@ -127,9 +128,7 @@ def test_the_base_is_pulled_before_the_build(base: bool) -> None:
     spark = fake_host(state={"docker.image": images, **jobs})
     assert spark.run(built_image, **BUILD).did_error()
     started = [script for script in spark.scripts() if "systemctl start" in script]
-    assert [script.rpartition(" ")[2] for script in started] == [
-        f"{build if base else JOB}.service"
-    ]
+    assert started == [start(build if base else JOB).get_raw_value()]
     if base:
         assert "It failed.\nrun again" in spark.scripts()[-1]
 
@@ -150,7 +149,7 @@ def test_the_head_says_by_ssh_what_it_has_built(monkeypatch: pytest.MonkeyPatch)
         pass
     assert worker.run(copied_image, head=head, **COPY).did_error()
     assert [json.loads(order)["ids"] for order in orders] == [["sha256:1"]]
-    assert "systemctl daemon-reload && systemctl start image-copy.service" in worker.scripts()
+    assert start("image-copy").get_raw_value() in worker.scripts()
     assert "The cable is cut." in worker.scripts()[-1]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sparkwright.artifacts.jobs.deploy import start
 from sparkwright.artifacts.weights.deploy import share_units, weights
 from sparkwright.artifacts.weights.weights import manifest_text
 from sparkwright.declared.fleet.fabric_plan import FabricPlan
@@ -101,7 +102,7 @@ def test_what_differs_is_fetched_by_the_unit(
         assert spark.predicts_change(weights, **arguments)
         assert not units(spark)
         assert spark.run(weights, **arguments).did_error()
-        assert units(spark) == ["systemctl daemon-reload && systemctl start weights@model.service"]
+        assert units(spark) == [start("weights@model").get_raw_value()]
         assert said in spark.scripts()[-1]
 
 
