@@ -21,6 +21,8 @@ HOSTILE, CLIENT = "127.0.0.2", "127.0.0.3"
 CONNECTIONS = 5000
 # Seconds for which an engine reads a short prompt, at the best; and how often it is asked.
 FIRST_TOKEN, TIMES = 0.2, 9
+# How much nicer than those that it attacks an attacker is (sched(7)).
+AHEAD = 15
 
 
 @dataclass
@@ -42,7 +44,7 @@ def attack(
     within: tuple[str, ...] = (),
 ) -> Iterator[Attack]:
     """Attack a port from each source, as attack.py says; `within` is a command that starts it."""
-    command = [*within, sys.executable, "-m", "tests.security.attack"]
+    command = [*within, "nice", "-n", str(AHEAD), sys.executable, "-m", "tests.security.attack"]
     command += [target, str(port), kind, str(count)]
     with subprocess.Popen(
         [*command, *sources], cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
