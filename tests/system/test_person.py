@@ -117,7 +117,7 @@ def wheel(folder: Path, version: str | None = None) -> Path:
     tree = PROJECT
     if version:
         tree = folder / "tree"
-        for name in ("sparkwright", "files", "deploys", "tests/verify"):
+        for name in ("sparkwright", "files", "deploys", "tests/verify", "docs/schemas"):
             shutil.copytree(PROJECT / name, tree / name)
         for name in ("pyproject.toml", "README.md", "LICENSE", "config.py", "inventory.py"):
             shutil.copy(PROJECT / name, tree / name)
