@@ -17,13 +17,13 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
 from sparkwright.common.hardware import HARDWARE
-from sparkwright.common.schema import NAME, Model
+from sparkwright.common.schema import Model
 from sparkwright.declared.fleet import fleet
 from sparkwright.declared.fleet.fleet import InventoryFile
 from sparkwright.declared.recipe import loader, values
-from sparkwright.declared.recipe.loader import load_recipe, recipe_names
+from sparkwright.declared.recipe.loader import recipe_names
 from sparkwright.declared.recipe.recipe import Recipe
-from sparkwright.declared.recipe.vllm_names import options
+from sparkwright.declared.recipe.vllm_names import is_secret, options
 from sparkwright.door import key
 from sparkwright.door.key import KeysFile
 from sparkwright.plan.release import lock
@@ -63,11 +63,15 @@ class _Generator(GenerateJsonSchema):
 
     def function_after_schema(self, schema: core_schema.AfterValidatorFunctionSchema) -> Schema:
         made, function = super().function_after_schema(schema), schema["function"]["function"]
-        test = function.args[0] if isinstance(function, partial) and function.args else function
+        if not isinstance(function, partial) or not function.args:
+            return made | _ACCEPTED.get(function, {})
+        test, rule = function.args
         pattern = getattr(test, "__self__", None)
         if isinstance(pattern, re.Pattern):
-            return made | {"pattern": f"^({pattern.pattern})$"}
-        return made | _ACCEPTED.get(test, {})
+            made |= {"pattern": f"^({pattern.pattern})$"}
+        made |= _ACCEPTED.get(test, {})
+        # YAML's language server shows it in place of the pattern.
+        return made | ({"patternErrorMessage": f"Expected {rule}"} if rule else {})
 
 
 def _made(model: type[Model], title: str) -> Schema:
@@ -92,7 +96,8 @@ def _plain(node: Any) -> Any:
     if "patternProperties" in made:
         # A name that no pattern takes would be any name at all.
         ((pattern, value),) = made.pop("patternProperties").items()
-        made |= {"propertyNames": {"pattern": pattern}, "additionalProperties": value}
+        names = {**made.get("propertyNames", {}), "pattern": pattern}
+        made |= {"propertyNames": names, "additionalProperties": value}
     if isinstance(node.get("properties"), dict):
         # There a title is a key.
         made["properties"] = {name: _plain(each) for name, each in node["properties"].items()}
@@ -103,9 +108,13 @@ def inventory() -> Schema:
     made = _made(InventoryFile, "An inventory of Sparkwright")
     kinds = made["$defs"]
     kinds["Spark"]["properties"]["hardware"]["enum"] = [*HARDWARE]
-    recipe = kinds["Replica"]["properties"]["recipe"]
-    recipe["examples"] = [name for name in recipe_names() if not name.startswith("lab")]
+    own = kinds["Replica"]["properties"]["recipe"]
+    own |= {"anyOf": [{"enum": _offered()}, {"pattern": own.pop("pattern")}]}
     return made
+
+
+def _offered() -> list[str]:
+    return [name for name in recipe_names() if not name.startswith("lab")]
 
 
 def recipe() -> Schema:
@@ -119,7 +128,7 @@ def recipe() -> Schema:
     own["extends"] = {
         "type": "string",
         "description": "the name of the recipe that this one is a variant of",
-        "examples": [name for name in recipe_names() if not name.startswith("lab")],
+        "anyOf": [{"enum": _offered()}, {}],
     }
     required = [name for name in made.pop("required") if name != "name"]
     for name in ("args", "env", "checkpoints", "by_sparks"):
@@ -128,9 +137,13 @@ def recipe() -> Schema:
     # What an editor offers; an option that is not here may be a newer one, or an older.
     argument = own["args"]["additionalProperties"]
     made["$defs"]["Argument"] = argument
-    named = {name: {"$ref": "#/$defs/Argument"} for name in sorted(options(None))}
+    names = sorted(name for name in options(None) if not is_secret(name))
+    named = {name: {"$ref": "#/$defs/Argument"} for name in names}
     refused = dict.fromkeys(values.OWN_ARGUMENTS, False)
-    own["args"] |= {"properties": named | refused, "additionalProperties": {"$ref": "#/$defs/Argument"}}
+    own["args"] |= {
+        "properties": named | refused,
+        "additionalProperties": {"$ref": "#/$defs/Argument"},
+    }
     made["if"] = {"required": ["extends"]}
     made["then"] = {"required": [name for name in required if name in loader._OWN]}
     made["else"] = {"required": required}

@@ -121,7 +121,7 @@ def _inventories() -> Iterable[str]:
     )
 
 
-@pytest.mark.parametrize("content", _inventories())
+@pytest.mark.parametrize("content", [*_inventories()])
 def test_an_inventory_that_cannot_be_is_refused(content: str) -> None:
     assert _said("inventory", _read(content))
 
@@ -158,7 +158,13 @@ def test_an_inventory_that_cannot_be_is_refused(content: str) -> None:
 def test_a_recipe_that_cannot_be_is_refused(changes: dict[str, object]) -> None:
     assert _said("recipe", good()) == ""
     assert _said("recipe", good() | changes)
-    assert _said("recipe", {key: each for key, each in good().items() if key != "image"})
+
+
+@pytest.mark.parametrize("key", ["image", "source"])
+def test_only_a_variant_takes_keys_over(key: str) -> None:
+    cut = {name: each for name, each in good().items() if name != key}
+    assert key in _said("recipe", cut)
+    assert bool(_said("recipe", cut | {"extends": "a"})) == (key == "source")
 
 
 @pytest.mark.parametrize(
