@@ -65,11 +65,7 @@ _verb(
 
 @cli.command()
 def check() -> None:
-    """Check the site's files; ask no Spark.
-
-    Inventory, settings, lock, and the site's own recipes, as a hook of git's
-    does before a commit.
-    """
+    """Check inventory, settings, lock and own recipes; ask no Spark."""
     from sparkwright.run.inventory.groups import load
 
     fleet = run.site_fleet()

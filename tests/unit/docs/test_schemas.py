@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
@@ -11,7 +12,7 @@ import fastjsonschema
 import pytest
 from fastjsonschema import JsonSchemaValueException
 
-from sparkwright.cli.new_site import inventory_text
+from sparkwright.cli.new_site import inventory_text, site_files
 from sparkwright.common import yaml
 from sparkwright.declared.fleet.fleet import Spark
 from sparkwright.declared.recipe.loader import RECIPES
@@ -60,6 +61,24 @@ def test_an_editor_shows_the_words_of_the_reference_pages() -> None:
         assert len(rows) > 12
         said = {json.dumps(row.replace("\\|", "|"), ensure_ascii=False)[1:-1] for row in rows}
         assert [each for each in said if each not in content and each != "see above"] == []
+
+
+@pytest.mark.parametrize(
+    ("folder", "written", "name"),
+    [
+        ("inventory", inventory_text([Spark(local=True)], "a", False), "inventory"),
+        ("files/recipes", site_files("x", "")["files/recipes/README.md"], "recipe"),
+    ],
+)
+def test_a_first_line_leads_to_where_the_package_installs_it(
+    folder: str, written: str, name: str
+) -> None:
+    (place,) = re.findall(r"^ *# yaml-language-server: \$schema=(\S+)$", written, re.MULTILINE)
+    wheel = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    shared = wheel["targets"]["wheel"]["shared-data"][str(FOLDER.relative_to(PROJECT))]
+    installed = (Path("/site/.venv") / shared / f"{name}.json").resolve()
+    assert (Path("/site") / folder / place).resolve() == installed
+    assert (FOLDER / installed.name).exists()
 
 
 SHIPPED = [
