@@ -76,8 +76,7 @@ class _Generator(GenerateJsonSchema):
 
 def _made(model: type[Model], title: str) -> Schema:
     made = model.model_json_schema(schema_generator=_Generator)
-    made = {"$schema": "http://json-schema.org/draft-07/schema#", **_plain(made), "title": title}
-    return made
+    return {"$schema": "http://json-schema.org/draft-07/schema#", **_plain(made), "title": title}
 
 
 def _plain(node: Any) -> Any:
