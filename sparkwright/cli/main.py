@@ -17,7 +17,10 @@ from sparkwright.cli.keys import keys
 from sparkwright.cli.logs import logs
 from sparkwright.cli.recipes import recipes
 from sparkwright.common.last_resort import guarded
+from sparkwright.declared.fleet.group_data import settings_of_site
 from sparkwright.declared.fleet.settings import Settings
+from sparkwright.declared.recipe.loader import OWN_RECIPES, load_recipe
+from sparkwright.plan.release.lock import lock_path, read_lock
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 _EPILOG = """\b
@@ -58,6 +61,20 @@ _verb(
     "by running it again; a second run changes nothing.",
     example="-y --limit spark-a --limit spark-b",
 )
+
+
+@cli.command()
+def check() -> None:
+    """Check inventory, settings, lock and own recipes; ask no Spark."""
+    from sparkwright.run.inventory.groups import load
+
+    fleet = run.site_fleet()
+    load(fleet.source)
+    settings_of_site(fleet)
+    read_lock(lock_path(fleet.source))
+    for path in OWN_RECIPES.glob("*.yaml"):
+        load_recipe(path.stem)
+    click.echo(f"{fleet.source}: valid, and so are settings, lock and recipes")
 
 
 @cli.command(context_settings={"ignore_unknown_options": True})

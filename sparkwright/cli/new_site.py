@@ -100,7 +100,6 @@ def site_files(name: str, inventory: str) -> dict[str, str]:
         for path in sorted(_TEMPLATES.rglob("*.j2"))
         if path.name != "sparks.yaml.j2"
     }
-    files[".gitignore"] = files.pop("gitignore")
     for shared in _SHARED:
         base = _TEMPLATES if (_TEMPLATES / shared).exists() else FILES.parent
         for path in sorted((base / shared).glob("*.py")) or [base / shared]:

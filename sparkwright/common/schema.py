@@ -11,6 +11,7 @@ import re
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import date
+from functools import partial
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Tag, ValidationError
@@ -56,13 +57,13 @@ _MOST_NAMES, _SOME_NAMES = 12, 6
 
 def satisfying(test: Callable[[str], object], rule: str = "") -> AfterValidator:
     """Return a validator of text; `rule` follows "expected", else the field's description does."""
+    return AfterValidator(partial(_checked, test, rule))
 
-    def check(value: str) -> str:
-        if not test(value):
-            raise ValueError(rule)
-        return value
 
-    return AfterValidator(check)
+def _checked(test: Callable[[str], object], rule: str, value: str) -> str:
+    if not test(value):
+        raise ValueError(rule)
+    return value
 
 
 def matching(pattern: re.Pattern[str], rule: str = "") -> AfterValidator:

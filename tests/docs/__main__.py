@@ -1,10 +1,11 @@
-"""Writes the reference pages that are made from the code: python -m tests.docs."""
+"""Writes what is made from the code, reference pages and schemas: python -m tests.docs."""
 
 import argparse
 from pathlib import Path
 
 from tests.docs.reference import DOCS, PAGES, filled
 from tests.docs.runs import recorded
+from tests.docs.schemas import SCHEMAS, text
 
 
 def main() -> None:
@@ -22,6 +23,8 @@ def main() -> None:
         page.write_text(filled(page.read_text(), recorded(options.recording.read_text())))
     for page, make in PAGES.items():
         page.write_text(filled(page.read_text(), make()))
+    for path, schema in SCHEMAS.items():
+        path.write_text(text(schema()))
 
 
 if __name__ == "__main__":

@@ -52,6 +52,8 @@ def recorded(session: str) -> str:
     parts = re.split(r"^(?=\$ )", shown, flags=re.MULTILINE)
     kept = [_short(part.rstrip()) for part in parts if part and not part.startswith("$ git")]
     session = re.sub(r"\S*/(?=my-sparks\b)", "~/", "\n\n".join(kept))
+    # The stand-in's words mean nothing.
+    session = re.sub(r'("reasoning": "(?: \w+){3})[^"]*', r"\1 …", session)
     return _fence("\n".join(map(str.rstrip, session.splitlines())))
 
 

@@ -117,7 +117,7 @@ def wheel(folder: Path, version: str | None = None) -> Path:
     tree = PROJECT
     if version:
         tree = folder / "tree"
-        for name in ("sparkwright", "files", "deploys", "tests/verify"):
+        for name in ("sparkwright", "files", "deploys", "tests/verify", "docs/schemas"):
             shutil.copytree(PROJECT / name, tree / name)
         for name in ("pyproject.toml", "README.md", "LICENSE", "config.py", "inventory.py"):
             shutil.copy(PROJECT / name, tree / name)
@@ -183,8 +183,9 @@ def test_init_tries_the_sparks_and_writes_a_site(person: Person) -> None:
         assert f"{login}: ok: NVIDIA GB10" in said
     assert "sparkwright plan" in said
     layout = "inventory.py inventory group_data deploys files/recipes tests pyproject.toml"
-    for name in f"{layout} README.md .gitignore".split():
+    for name in f"{layout} README.md .gitignore .github .pre-commit-config.yaml".split():
         assert (person.site / name).exists()
+    assert (person.python.parent / "share/sparkwright/inventory.json").exists()
     assert "?? " not in person.types("git status --short")
 
 
