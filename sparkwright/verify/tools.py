@@ -7,7 +7,10 @@ text. So what counts is what the calls say.
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from sparkwright.common import yaml
 
 Json = dict[str, Any]
 SYSTEM = (
@@ -38,64 +41,14 @@ class Story:
     answer: tuple[str, ...]
 
 
-def _tool(name: str, description: str, /, **properties: Json) -> Json:
-    schema = {"type": "object", "properties": properties, "required": list(properties)}
-    function = {"name": name, "description": description, "parameters": schema}
-    return {"type": "function", "function": function}
+def _story(name: str, question: str, steps: list[list[Json]], answer: list[str]) -> Story:
+    calls = tuple(tuple(Call(**each) for each in step) for step in steps)
+    return Story(name, question, calls, tuple(answer))
 
 
-_TEXT = {"type": "string"}
-TOOLS = [
-    _tool(
-        "get_weather",
-        "The weather in one city, now.",
-        city={"type": "string", "description": "the name of the city alone"},
-        unit={"type": "string", "enum": ["celsius", "fahrenheit"]},
-    ),
-    _tool("find_person", "A person's e-mail address.", name=_TEXT),
-    _tool(
-        "send_message",
-        "Send an e-mail.",
-        to={"type": "array", "items": _TEXT, "description": "e-mail addresses"},
-        subject=_TEXT,
-        urgent={"type": "boolean"},
-        order={"type": "integer", "description": "the number of the order that it is about"},
-    ),
-]
-
-
-def _weather(city: str, temperature: int) -> Call:
-    arguments = {"city": city, "unit": "celsius"}
-    return Call("get_weather", arguments, {"city": city, "temperature": temperature})
-
-
-_ADDRESS = "ak.7291@example.org"
-_MESSAGE = {"to": [_ADDRESS], "subject": "Meeting at 9", "urgent": True, "order": 4711}
-STORIES = [
-    Story(
-        "one call",
-        "What is the temperature in Szeged now, in degrees Celsius?",
-        ((_weather("Szeged", 31),),),
-        ("31",),
-    ),
-    Story(
-        "parallel calls",
-        "What are the temperatures in Oslo and in Lisbon now, in degrees Celsius? "
-        "Make both calls at once, in one message.",
-        ((_weather("Oslo", 17), _weather("Lisbon", 28)),),
-        ("17", "28"),
-    ),
-    Story(
-        "chained calls",
-        "Find the e-mail address of Anna Kovacs, then send her an urgent message about order 4711 "
-        "with the subject 'Meeting at 9'. Tell me the receipt.",
-        (
-            (Call("find_person", {"name": "Anna Kovacs"}, {"email": _ADDRESS}),),
-            (Call("send_message", _MESSAGE, {"receipt": "M-5530"}),),
-        ),
-        ("M-5530",),
-    ),
-]
+_KNOWN = yaml.load(Path(__file__).with_name("tools.yaml"))
+TOOLS = [{"type": "function", "function": each} for each in _KNOWN["tools"]]
+STORIES = [_story(**each) for each in _KNOWN["stories"]]
 
 
 def opening(story: Story) -> list[Json]:
