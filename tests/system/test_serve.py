@@ -274,11 +274,11 @@ def test_from_the_spark_itself(spark: Handle, served: str, wheels: Path) -> None
 
     archive = subprocess.check_output(["tar", "--create", f"--directory={wheels}", "."])
     subprocess.run(spark.ssh_command("mkdir wheels; tar -x -C wheels"), input=archive, check=True)
-    spark.run("sudo mv wheels /home/ann")
+    spark.run("sudo sh -c 'mv wheels /home/ann; chown -R ann: /home/ann/wheels'")
     ann("python3 -m venv python")
     ann("python/bin/pip install --quiet --no-index --find-links wheels 'sparkwright[verify]'")
     assert "local: ok: NVIDIA GB10, " in ann("python/bin/sparkwright init my-sparks --spark local")
-    assert "{local: true, " in ann("grep spark-a: inventory/sparks.yaml")
+    assert "spark-a: {local: true}" in ann("cat inventory/sparks.yaml")
     replicas = "  lab1: {recipe: lab-tiny, sparks: [spark1], trusts: [tool-parser-plugin]}\n"
     fleet = f"sparks: {{spark1: {{local: true, hardware: lab}}}}\nreplicas:\n{replicas}"
     ann("cat > inventory/sparks.yaml", stdin=fleet)
@@ -323,8 +323,7 @@ def test_a_door_on_the_address_of_a_tunnel(spark: Handle, served: str) -> None:
         return False
 
     try:
-        run = pyinfra(DEPLOY).succeeded().says(f"lab1 serves tiny at http://{tunnel}:{PORT}/v1")
-        assert run.changed == {"Door | Door of the replica"}
+        assert pyinfra(DEPLOY).succeeded().changed == {"Door | Door of the replica"}
         assert answers()
         with pytest.raises(requests.ConnectionError):
             ask(spark)
