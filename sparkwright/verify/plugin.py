@@ -17,6 +17,7 @@ import pytest
 from testinfra.host import Host
 
 import sparkwright
+from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError, refuse
 from sparkwright.common.last_resort import INTERRUPTED, end_soon, explain
 from sparkwright.common.local_file import write_file
@@ -30,7 +31,7 @@ from sparkwright.plan.release.lock import Lock, checkpoint_key, lock_path, read_
 from sparkwright.plan.release.release import Release
 from sparkwright.run.spark import SparkTarget
 from sparkwright.verify import sparks
-from sparkwright.verify.record import Machine, ProofRecord, RecordFile, figures
+from sparkwright.verify.record import machine_of, speeds_of
 from sparkwright.verify.sparks import CHOSEN, SPARKS, Client
 
 Api = Callable[..., str]
@@ -90,12 +91,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     path = session.config.getoption("--record")
     if path and not hasattr(session.config, "workerinput"):
         reporter: Any = session.config.pluginmanager.get_plugin("terminalreporter")
-        proofs = [each for each in reporter.getreports("passed") if each.user_properties]
         try:
             refuse([f"{path}: not written, as not all holds"] if session.exitstatus else [])
+            proofs = [each for each in reporter.getreports("passed") if each.user_properties]
             made = [record for name in CHOSEN if (record := _record(name, proofs))]
             refuse([] if made else [f"{path}: found no recipe of Sparkwright's own that serves"])
-            write_file(path, RecordFile(records=made).text())
+            write_file(path, yaml.dump({"records": made}))
             reporter.write_line(f"\n{path} is written: look through it before you send it")
         except (PlanError, ValueError, AssertionError) as error:
             reporter.write_line(f"\n{plain_lines(str(error))}", red=True)
@@ -103,7 +104,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     sparks.disconnect()
 
 
-def _record(name: str, passed: Sequence[pytest.TestReport]) -> ProofRecord | None:
+def _record(name: str, passed: Sequence[pytest.TestReport]) -> dict[str, Any] | None:
     """Return what a replica has proved, by its head; None where others do not know its recipe."""
     own = SPARKS[name]
     lock = read_lock(lock_path(own.fleet))
@@ -114,18 +115,18 @@ def _record(name: str, passed: Sequence[pytest.TestReport]) -> ProofRecord | Non
     proofs = [each for each in passed if {spark for spark, _ in each.user_properties} & {*ranks}]
     asks = [(SPARKS[each].spark, Checkup.ask(root=SPARKS[each].place)) for each in ranks]
     model = release.recipe.checkpoints["model"]
-    return ProofRecord(
-        recipe=release.recipe.name,
-        date=f"{datetime.now(UTC):%Y-%m-%d}",
-        sparkwright=sparkwright.__version__,
-        hardware=own.hardware_class,
-        machines=[Machine.of(sparks.part_of(sparks.connection(spark), ask)) for spark, ask in asks],
-        model=f"{model.repo}@{lock.checkpoints[checkpoint_key(model)].commit}",
-        image=release.image,
-        proved=sum(len(each.user_properties) for each in proofs),
-        rebooted=any("::test_serves_again_after_reboot" in each.nodeid for each in proofs),
-        figures=figures(RESULTS, own.replica, release.id),
-    )
+    return {
+        "recipe": release.recipe.name,
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "sparkwright": sparkwright.__version__,
+        "hardware": own.hardware_class,
+        "machines": [machine_of(sparks.part_of(sparks.connection(x), ask)) for x, ask in asks],
+        "model": f"{model.repo}@{lock.checkpoints[checkpoint_key(model)].commit}",
+        "image": release.image,
+        "proved": sum(len(each.user_properties) for each in proofs),
+        "rebooted": any("test_serves_again_after_reboot" in each.nodeid for each in proofs),
+        "figures": speeds_of(RESULTS, own.replica, release.id),
+    }
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

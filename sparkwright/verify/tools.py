@@ -13,10 +13,8 @@ from typing import Any
 from sparkwright.common import yaml
 
 Json = dict[str, Any]
-SYSTEM = (
-    "Use the tools. Never guess what a tool can tell: call it, and wait for its result before a "
-    "call that depends on it. Answer in one short sentence once you have what you need."
-)
+# What models are asked: tools and stories here, texts in other modules.
+ASKED = yaml.load(Path(__file__).with_name("asked.yaml"))
 
 
 @dataclass(frozen=True)
@@ -46,14 +44,14 @@ def _story(name: str, question: str, steps: list[list[Json]], answer: list[str])
     return Story(name, question, calls, tuple(answer))
 
 
-_KNOWN = yaml.load(Path(__file__).with_name("tools.yaml"))
-TOOLS = [{"type": "function", "function": each} for each in _KNOWN["tools"]]
-STORIES = [_story(**each) for each in _KNOWN["stories"]]
+TOOLS = [{"type": "function", "function": each} for each in ASKED["tools"]]
+STORIES = [_story(**each) for each in ASKED["stories"]]
 
 
 def opening(story: Story) -> list[Json]:
     """Return the messages that a story begins with."""
-    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": story.question}]
+    words = {"system": ASKED["system"], "user": story.question}
+    return [{"role": role, "content": content} for role, content in words.items()]
 
 
 def assemble(chunks: Iterable[Json]) -> Json:

@@ -8,21 +8,56 @@ They are in docs as the site publishes them beside the page that counts them.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+from pydantic import Field
 
 from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError, refuse
-from sparkwright.common.schema import nearest, parse
-from sparkwright.declared.recipe.loader import load_recipe, recipe_names
+from sparkwright.common.schema import Model, nearest, parse, shown
+from sparkwright.declared.recipe.loader import recipe_names
 from sparkwright.declared.recipe.recipe import Figures
+from sparkwright.declared.recipe.workloads import EXPECTED
 from sparkwright.plan.release.release import repository
-from sparkwright.verify.record import ProofRecord, RecordFile
+from sparkwright.run.spark import recipe_of
+from sparkwright.verify.record import FORMS, SPEEDS
 
 FOLDER = Path(__file__).parents[2] / "docs" / "records"
+# Tokens a second.
+_FASTEST = 100_000
+_NAME = "[A-Za-z0-9][A-Za-z0-9_.-]*"
+
+
+def _text(form: str, example: str) -> Any:
+    about = f"text such as {example}"
+    return Field(max_length=200, pattern=f"^({form})$", description=about)
+
+
+class ProofRecord(Model):
+    """What one replica has proved, on one day, as `sparkwright verify --record` writes it."""
+
+    recipe: str = _text(_NAME, "qwen3.6-35b-nvidia")
+    date: str = _text("20[0-9]{2}-[01][0-9]-[0-3][0-9]", "2026-11-28, in quotes")
+    sparkwright: str = _text("[0-9]{1,5}([.][0-9]{1,5}){2}", "0.1.0")
+    hardware: str = _text(_NAME, "gb10")
+    machines: list[dict[str, str]] = Field(min_length=1, max_length=2, description="one a Spark")
+    model: str = _text(f"{_NAME}/{_NAME}@[0-9a-f]{{40}}", "OWNER/NAME@COMMIT")
+    image: str = _text("[a-z0-9._/:-]+(@sha256:[0-9a-f]{64}|:[0-9a-f]{12})", "NAME@sha256:…")
+    proved: int = Field(ge=1, le=1000, description="how many sentences were proved")
+    rebooted: bool = Field(description="true if it served again after a reboot")
+    figures: Figures = Field(default_factory=dict)
+
+
+class RecordFile(Model):
+    """The file of one owner."""
+
+    records: list[ProofRecord] = Field(min_length=1, max_length=50, description="a list of records")
 
 
 @cache
@@ -52,7 +87,7 @@ def _problems(record: ProofRecord) -> Iterator[str]:
     if record.recipe not in names:
         yield f"recipe: found {record.recipe}; {nearest(record.recipe, names)}"
         return
-    recipe, count = load_recipe(record.recipe), len(record.machines)
+    recipe, count = recipe_of(record.recipe), len(record.machines)
     if record.hardware not in recipe.hardware or record.hardware == "lab":
         expected = nearest(record.hardware, {*recipe.hardware} - {"lab"})
         yield f"hardware: found {record.hardware}; {expected}"
@@ -65,6 +100,22 @@ def _problems(record: ProofRecord) -> Iterator[str]:
     known = recipe.build.repository if recipe.build else repository(recipe.base_image)
     if repository(record.image) != known:
         yield f"image: found {record.image}; expected {known}, with its digest"
+    for number, machine in enumerate(record.machines):
+        for name, value in machine.items():
+            where = f"machines[{number}].{name}"
+            if name not in FORMS:
+                yield f"{where}: found an unknown key; {nearest(name, FORMS)}"
+            elif not re.fullmatch(FORMS[name], value, re.ASCII):
+                yield f"{where}: found {shown(value)}; expected it as {FORMS[name]}"
+    for workload, speeds in record.figures.items():
+        if workload not in EXPECTED:
+            yield f"figures.{workload}: found an unknown key; {nearest(workload, EXPECTED)}"
+        for name, value in speeds.items():
+            if name not in SPEEDS:
+                expected = nearest(name, SPEEDS)
+                yield f"figures.{workload}.{name}: found an unknown key; {expected}"
+            elif value > _FASTEST:
+                yield f"figures.{workload}.{name}: found {value}; expected {_FASTEST} at most"
     if record.date > (today := f"{datetime.now(UTC):%Y-%m-%d}"):
         yield f"date: found {record.date}; expected {today} or earlier"
 
@@ -81,8 +132,8 @@ def proofs(recipe: str, speed: Callable[[Figures], str], folder: Path = FOLDER) 
         return ""
     last = max((each for own in found for each in own), key=lambda each: each.date)
     machine = last.machines[0]
-    with_what = {"driver": machine.driver, "kernel": machine.kernel, "DGX OS": machine.dgx_os}
-    parts = [f"{name} {value}" for name, value in with_what.items() if value]
+    told = ("driver", "kernel", "DGX OS")
+    parts = [f"{name} {machine[name]}" for name in told if name in machine]
     if len(last.machines) > 1:
         parts.insert(0, "on 2")
     if last.figures:

@@ -11,7 +11,7 @@ import pytest
 
 from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
-from sparkwright.verify.record import Machine, ProofRecord, RecordFile, figures
+from sparkwright.verify.record import FORMS, machine_of, speeds_of
 from tests.makers.doctor import HEALTHY, KERNEL
 from tests.makers.models import changed
 from tests.recipes import records
@@ -45,13 +45,12 @@ PRIVATE = (
 
 
 def record(**values: Any) -> dict[str, Any]:
-    machine = Machine.of(KNOWN).model_dump(exclude_none=True)
     return {
         "recipe": RECIPE,
         "date": "2026-11-20",
         "sparkwright": "0.1.0",
         "hardware": "gb10",
-        "machines": [machine],
+        "machines": [machine_of(KNOWN)],
         "model": f"nvidia/Qwen3.6-35B-A3B-NVFP4@{'0' * 40}",
         "image": DIGEST,
         "proved": 31,
@@ -67,14 +66,14 @@ def written(path: Path, *own: dict[str, Any]) -> Path:
 
 
 def test_what_a_spark_is() -> None:
-    assert Machine.of(KNOWN).model_dump() == {
+    assert machine_of(KNOWN) == {
         "product": "NVIDIA_DGX_Spark",
         "firmware": "5.36_0ACUM018",
         "system": "Ubuntu 24.04.3 LTS",
-        "dgx_os": "7.6.0",
+        "DGX OS": "7.6.0",
         "kernel": "6.17.0-1032-nvidia",
         "driver": "580.173.02",
-        "docker": "28.3.3",
+        "Docker": "28.3.3",
     }
 
 
@@ -83,29 +82,25 @@ def test_nothing_that_names_somebody_is_taken_from_a_spark(private: str) -> None
     says = dict.fromkeys((*KNOWN.system, "serial", "hostname"), private)
     kernel = changed(KERNEL, release=f"6.17.0-{private}", command_line=private)
     own = changed(KNOWN, kernel=kernel, driver=private, docker=private, system=says, log=(private,))
-    assert Machine.of(own).model_dump(exclude_none=True) == {}
+    assert machine_of(own) == {}
 
 
 @pytest.mark.parametrize("private", PRIVATE)
-@pytest.mark.parametrize("key", ProofRecord.model_fields)
+@pytest.mark.parametrize("key", records.ProofRecord.model_fields)
 def test_nothing_that_names_somebody_passes_as_a_record(
     tmp_path: Path, key: str, private: str
 ) -> None:
     """`recipe` and `hardware` are names, which the table of recipes knows or refuses."""
-    machine = dict.fromkeys(Machine.model_fields, private)
+    machine = dict.fromkeys(FORMS, private)
     values = {"machines": [machine], "figures": {private: {"tok_s": 1.0}}}
     file = written(tmp_path / "7.yaml", record(**{key: values.get(key, private)}))
     with pytest.raises(PlanError, match=f"records\\[0\\].{key}"):
         records.read(file)
 
 
-def test_what_was_written_is_read_again(tmp_path: Path) -> None:
-    own = RecordFile(
-        records=[ProofRecord.model_validate(record(figures={"short": {"tok_s": 74.0}}))]
-    )
-    file = tmp_path / "record.yaml"
-    file.write_text(own.text())
-    assert records.read(file) == own.records
+def test_a_good_one_is_taken(tmp_path: Path) -> None:
+    file = written(tmp_path / "7.yaml", own := record(figures={"short": {"tok_s": 74.0}}))
+    assert [each.model_dump() for each in records.read(file)] == [own]
     assert records.main([file]) == 0
 
 
@@ -115,14 +110,17 @@ def test_what_was_written_is_read_again(tmp_path: Path) -> None:
         ({"recipe": "lab-tiny"}, "hardware: found gb10; expected nothing"),
         ({"recipe": "qwen3.6-35b-nvida"}, "recipe: found qwen3.6-35b-nvida; did you mean"),
         ({"hardware": "rtx-5090"}, "hardware: found rtx-5090; expected gb10"),
-        ({"machines": []}, "machines: found []; expected one for each Spark"),
-        ({"machines": [{}] * 3}, "machines: found [{}, {}, {}]; expected one for each Spark"),
+        ({"machines": []}, "machines: found []; expected one a Spark"),
+        ({"machines": [{}] * 3}, "machines: found [{}, {}, {}]; expected one a Spark"),
         ({"machines": [{"serial": "1"}]}, "machines[0].serial: found an unknown key"),
         ({"model": f"else/where@{'0' * 40}"}, "model: found else/where@0000"),
         ({"image": f"harbor.corp.lan/vllm@sha256:{'a' * 64}"}, "image: found harbor.corp.lan"),
         ({"date": "2099-01-01"}, "date: found 2099-01-01; expected 20"),
         ({"proved": 10**9}, "proved: found 1000000000; expected how many sentences"),
-        ({"figures": {"short": {"tok_s": 1e9}}}, "figures.short.tok_s: found 1000000000.0;"),
+        (
+            {"figures": {"short": {"tok_s": 1e9}}},
+            "figures.short.tok_s: found 1000000000.0;",
+        ),
         ({"figures": {"short": {"price": 1.0}}}, "figures.short.price"),
         ({"owner": "alice"}, "owner: found an unknown key"),
     ],
@@ -188,11 +186,11 @@ def measured(tmp_path: Path) -> Callable[[str, str], None]:
 def test_the_speeds_are_those_of_this_very_release(
     tmp_path: Path, measured: Callable[[str, str], None]
 ) -> None:
-    assert figures(tmp_path, "chat", "tiny-1") == {}
+    assert speeds_of(tmp_path, "chat", "tiny-1") == {}
     measured("chat-20261120-100000", "chat: tiny-1 with vLLM 1 on 1 x gb10")
     measured("chat-20261121-100000", "chat: tiny-2 with vLLM 1 on 1 x gb10")
-    assert figures(tmp_path, "chat", "tiny-1") == {"short": {"tok_s": 74.3}}
-    assert figures(tmp_path, "chat", "tiny-3") == {}
+    assert speeds_of(tmp_path, "chat", "tiny-1") == {"short": {"tok_s": 74.26}}
+    assert speeds_of(tmp_path, "chat", "tiny-3") == {}
 
 
 def test_the_records_of_owners_are_good() -> None:
