@@ -67,7 +67,7 @@ _verb(
     "--record",
     metavar="FILE",
     type=click.Path(resolve_path=True),
-    help="Write what was proved, for others: no addresses, names or secrets are in it.",
+    help="Write what was proved, without names, for others.",
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[PYTEST ARGUMENTS]")
 def verify(

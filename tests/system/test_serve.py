@@ -295,7 +295,7 @@ def test_from_the_spark_itself(spark: Handle, served: str, wheels: Path) -> None
     assert ask(spark).ok
     ann("umask 077; cat > inventory/sparks.keys", stdin=keys_path(FLEET).read_text())
     assert "Nothing was changed." in ann("sparkwright apply -y")
-    assert f"vllm@{served}" in ann("sparkwright doctor")
+    assert "looked at" in ann("sparkwright doctor")
     said = ann("sparkwright verify --record record.yaml")
     assert "proved on spark1" in said
     record = ann("cat record.yaml")
