@@ -168,7 +168,7 @@ class _Server(NamedTuple):
 def _servers(fleet: Fleet) -> list[_Server]:
     replicas = upstreams(fleet, {name: load_recipe(name) for name in fleet.recipes})
     if fleet.gateway:
-        url = client_url(fleet, gateway_settings(fleet).secured)
+        url = client_url(fleet, gateway_settings(fleet))
         found = [_Server("sparkwright", url, True, served(replicas))]
     else:
         asked = targets(fleet, settings_of_site(fleet))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import click
 
 from sparkwright.cli.run import InOrder, site_fleet
@@ -54,21 +52,15 @@ def new() -> None:
     metavar="PLACES",
     help="Replicas, `gateway` and `metrics`, with commas between them (default: everything).",
 )
-@click.option(
-    "--until",
-    type=click.DateTime(["%Y-%m-%d"]),
-    metavar="DAY",
-    help="Its last day, such as 2027-03-31.",
-)
-def add(name: str, places: str, until: datetime | None) -> None:
+@click.option("--until", metavar="DAY", help="Its last day, such as 2027-03-31.")
+def add(name: str, places: str, until: str | None) -> None:
     """Make a new key, and show it.
 
     Example: sparkwright keys add ann --for chat,gateway --until 2027-03-31
     """
-    fleet, last = site_fleet(), until.date() if until else None
-    named = [*filter(None, places.split(","))]
-    click.echo(door_keys.add_key(fleet, door_keys.client_name(name), named, last))
-    ends = f" until {last}" if last else ""
+    fleet, named = site_fleet(), [*filter(None, places.split(","))]
+    click.echo(door_keys.add_key(fleet, door_keys.client_name(name), named, until))
+    ends = f" until {until}" if until else ""
     _conclude(fleet, f"{name} has a new key for {places or 'everything'}{ends}.")
 
 

@@ -80,8 +80,16 @@ def check() -> None:
 @cli.command(context_settings={"ignore_unknown_options": True})
 @run.LIMIT
 @click.option("--reboot", is_flag=True, help="Also reboot each Spark; it must serve again.")
+@click.option(
+    "--record",
+    metavar="FILE",
+    type=click.Path(resolve_path=True),
+    help="Write what was proved, without names, for others.",
+)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[PYTEST ARGUMENTS]")
-def verify(limit: tuple[str, ...], reboot: bool, arguments: tuple[str, ...]) -> None:
+def verify(
+    limit: tuple[str, ...], reboot: bool, record: str | None, arguments: tuple[str, ...]
+) -> None:
     """Prove that the Sparks are as declared, and serve.
 
     A failure is a line; -vv shows the rest. The exit status is 0 only where
@@ -98,6 +106,7 @@ def verify(limit: tuple[str, ...], reboot: bool, arguments: tuple[str, ...]) -> 
         )
     own = ["tests/verify"] if Path("tests/verify").is_dir() else ["--pyargs", "sparkwright.verify"]
     own += [f"--limit={name}" for name in limit] + ["--reboot"] * reboot
+    own += [f"--record={record}"] if record else []
     run.replace_process("pytest", [*own, *arguments])
 
 

@@ -83,10 +83,13 @@ def _requirement() -> str:
         # A clone that was not installed.
         text = json.dumps({"url": PACKAGE.parent.as_uri()})
     if not text:
-        return f"sparkwright[verify]~={__version__}"
+        return f"sparkwright[verify]>={__version__}"
     url, vcs = (json.loads(text).get(key) for key in ("url", "vcs_info"))
-    place = f"{vcs['vcs']}+{url}@{vcs['commit_id']}" if vcs else url
-    return f"sparkwright[verify] @ {place}"
+    if vcs:
+        # uv.lock pins the commit; a branch or a tag stays what was asked for.
+        wanted = vcs.get("requested_revision")
+        url = f"{vcs['vcs']}+{url}{f'@{wanted}' if wanted else ''}"
+    return f"sparkwright[verify] @ {url}"
 
 
 def site_files(name: str, inventory: str) -> dict[str, str]:

@@ -193,7 +193,7 @@ def shown_key(fleet: Fleet, name: str | None) -> str:
     return _named(fleet, client_name(name), [key for key in keys if key.is_valid])[0].secret
 
 
-def add_key(fleet: Fleet, name: str, places: Sequence[str] = (), until: date | None = None) -> str:
+def add_key(fleet: Fleet, name: str, places: Sequence[str] = (), until: str | None = None) -> str:
     """Add a key to the file. Returns it."""
     path, source = _own_file(fleet, f"a key of {name}"), "a new key"
     entry = {"name": name, "secret": new_secret(), "places": [*places], "until": until}

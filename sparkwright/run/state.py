@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from gevent.lock import RLock
 from pyinfra import state
@@ -21,14 +21,12 @@ from pyinfra.api.exceptions import FactProcessError, PyinfraError
 from pyinfra.connectors.util import CommandOutput
 
 from sparkwright.common.operations import partners, planning, spark_name, uses_sudo
-from sparkwright.common.part import Ask, Part
+from sparkwright.common.part import Ask, P
 from sparkwright.common.terminal import plain
 from sparkwright.declared.fleet.settings import settings_of
 from sparkwright.plan.release.programs import state_program
 from sparkwright.run.failures import lost_error
 from sparkwright.run.ssh import password_asked
-
-P = TypeVar("P", bound=Part)
 
 # Runs the program in the first line of its standard input, which reads its request from the second.
 RUN = (

@@ -7,21 +7,31 @@ import json
 import signal
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 from testinfra.host import Host
 
-from sparkwright.common.errors import PlanError
+import sparkwright
+from sparkwright.common import yaml
+from sparkwright.common.errors import PlanError, refuse
 from sparkwright.common.last_resort import INTERRUPTED, end_soon, explain
+from sparkwright.common.local_file import write_file
 from sparkwright.common.placed import SOCKET
-from sparkwright.common.terminal import plain
+from sparkwright.common.terminal import plain, plain_lines
 from sparkwright.declared.fleet.fabric_plan import FabricPlan
-from sparkwright.plan.release.lock import Lock, lock_path, read_lock
+from sparkwright.declared.recipe.loader import is_ours
+from sparkwright.insight.benchmark.measured import RESULTS
+from sparkwright.insight.doctor.checkup import Checkup
+from sparkwright.plan.release.lock import Lock, checkpoint_key, lock_path, read_lock
 from sparkwright.plan.release.release import Release
 from sparkwright.run.spark import SparkTarget
 from sparkwright.verify import sparks
+from sparkwright.verify.record import machine_of, speeds_of
 from sparkwright.verify.sparks import CHOSEN, SPARKS, Client
 
 Api = Callable[..., str]
@@ -44,6 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--reboot", action="store_true", help="also reboot each Spark, and see it serve again"
     )
+    group.addoption("--record", type=Path, help="write there what was proved, for others to read")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -75,9 +86,47 @@ def pytest_internalerror(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
     return True
 
 
-def pytest_sessionfinish() -> None:
-    """Close the connections."""
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the record that was asked for, and close the connections."""
+    path = session.config.getoption("--record")
+    if path and not hasattr(session.config, "workerinput"):
+        reporter: Any = session.config.pluginmanager.get_plugin("terminalreporter")
+        try:
+            refuse([f"{path}: not written, as not all holds"] if session.exitstatus else [])
+            proofs = [each for each in reporter.getreports("passed") if each.user_properties]
+            made = [record for name in CHOSEN if (record := _record(name, proofs))]
+            refuse([] if made else [f"{path}: found no recipe of Sparkwright's own that serves"])
+            write_file(path, yaml.dump({"records": made}))
+            reporter.write_line(f"\n{path} is written: look through it before you send it")
+        except (PlanError, ValueError, AssertionError) as error:
+            reporter.write_line(f"\n{plain_lines(str(error))}", red=True)
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
     sparks.disconnect()
+
+
+def _record(name: str, passed: Sequence[pytest.TestReport]) -> dict[str, Any] | None:
+    """Return what a replica has proved, by its head; None where others do not know its recipe."""
+    own = SPARKS[name]
+    lock = read_lock(lock_path(own.fleet))
+    release = own.release_by(lock)
+    if not (release and own.replica and own.is_head and is_ours(own.recipe_name or "")):
+        return None
+    ranks = [*own.ranks] if own.is_pair else [name]
+    proofs = [each for each in passed if {spark for spark, _ in each.user_properties} & {*ranks}]
+    asks = [(SPARKS[each].spark, Checkup.ask(root=SPARKS[each].place)) for each in ranks]
+    model = release.recipe.checkpoints["model"]
+    return {
+        "recipe": release.recipe.name,
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "sparkwright": sparkwright.__version__,
+        "hardware": own.hardware_class,
+        "machines": [machine_of(sparks.part_of(sparks.connection(x), ask)) for x, ask in asks],
+        "model": f"{model.repo}@{lock.checkpoints[checkpoint_key(model)].commit}",
+        "image": release.image,
+        "proved": sum(len(each.user_properties) for each in proofs),
+        "rebooted": any("test_serves_again_after_reboot" in each.nodeid for each in proofs),
+        "figures": speeds_of(RESULTS, own.replica, release.id),
+    }
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -202,9 +251,9 @@ def _api(head: Host, release: Release) -> Api:
 def address(target: SparkTarget) -> str:
     """Where clients reach the Spark."""
     sparks.connection(target.spark)  # fails with its reason where the Spark does not answer
-    address, jump = sparks.address_of(target.spark)
-    if jump:
-        pytest.skip(f"{target.spark} is behind {jump}: its door cannot be reached from here")
+    address, why = sparks.address_of(target)
+    if why:
+        pytest.skip(why)
     return address
 
 

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,17 @@ from testinfra.host import Host
 
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError
+from sparkwright.common.part import Ask, P
 from sparkwright.common.terminal import plain
+from sparkwright.declared.fleet.fleet import bracketed
 from sparkwright.declared.fleet.group_data import checked_group_data, data_of_spark
 from sparkwright.door.door import door_unit
 from sparkwright.door.keys import api_keys
+from sparkwright.plan.release.programs import state_program
 from sparkwright.run.inventory.data import choose_replicas, selected
 from sparkwright.run.inventory.groups import groups_of_python
 from sparkwright.run.spark import SparkTarget, fleet_of
+from sparkwright.run.state import RUN
 
 Client = Callable[..., requests.Response]
 # What `load` has read, by the Spark's name: of one that serves two replicas, by SPARK/REPLICA.
@@ -126,6 +131,13 @@ def connection(spark: str) -> Host:
     return host
 
 
+def part_of(host: Host, ask: Ask[P]) -> P:
+    """Return a part of what a Spark is, as a run reads it."""
+    program = state_program(frozenset({ask.model.part}))
+    command = f"printf '%%s\\n' %s %s | {RUN}"
+    return ask.value(host.check_output(command, program, f"[{ask.key}]"))
+
+
 def all_unready() -> list[str]:
     """Return why chosen Sparks cannot be verified, a sentence each; they are asked at once."""
     _sockets()
@@ -197,8 +209,8 @@ def unserved(
 
 
 def _answer(target: SparkTarget) -> int | str:
-    address, jump = address_of(target.spark)
-    if jump:
+    address, why = address_of(target)
+    if why:
         return ""
     try:
         return client_of(target, address)("GET", "/v1/models", timeout=_PATIENCE).status_code
@@ -206,20 +218,25 @@ def _answer(target: SparkTarget) -> int | str:
         return f"nothing at {address}:{target.port} ({type(error).__name__})"
 
 
-def address_of(spark: str) -> tuple[str, str]:
-    """Return where clients reach a Spark, as SSH's settings say, and its jump host, if any."""
+def address_of(target: SparkTarget) -> tuple[str, str]:
+    """Return where clients reach a door, as `bind` or SSH's settings say, and why we cannot."""
+    bind, spark = ip_address(target.settings.bind), target.spark
+    own = "" if bind.is_unspecified else str(bind)
     if is_local(spark):
-        return "127.0.0.1", ""
+        return own or "127.0.0.1", ""
+    if bind.is_loopback:
+        return own, f"only {spark} itself reaches its door"
     line = ["ssh", "-G", _HOSTS[spark].get("ssh_hostname") or spark]
     told = subprocess.run(line, capture_output=True, text=True, check=True).stdout
     options = dict(line.split(" ", 1) for line in told.splitlines() if " " in line)
     jump = options.get("proxyjump", "none")
-    return options["hostname"], "" if jump == "none" else jump
+    behind = f"{spark} is behind {jump}: its door cannot be reached from here"
+    return own or options["hostname"], "" if jump == "none" else behind
 
 
 def client_of(target: SparkTarget, address: str) -> Client:
     """Return what sends requests through a door, from here; with the fleet's key unless told."""
-    base = f"http{'s' if target.settings.secured else ''}://{address}:{target.port}"
+    base = f"http{'s' if target.settings.secured else ''}://{bracketed(address)}:{target.port}"
     own = "none" if target.api_key == "none" else api_keys(target.fleet)[0]
 
     def ask(

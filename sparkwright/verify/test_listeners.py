@@ -5,11 +5,10 @@ from testinfra.host import Host
 
 from sparkwright.insight.doctor.listeners import LISTENING, Listening, judged, others, unguarded
 from sparkwright.plan.release.container import slice_of
-from sparkwright.plan.release.programs import state_program
 from sparkwright.plan.release.release import Release
 from sparkwright.run.spark import SparkTarget
-from sparkwright.run.state import RUN
 from sparkwright.verify.plugin import Proved
+from sparkwright.verify.sparks import part_of
 
 # A program within the guard asks the network's next host, and itself by its own address there. One
 # that is not let out gets no answer at all; without the guard it is refused, or answered.
@@ -29,9 +28,7 @@ with socket.create_server(("0.0.0.0", 0)) as server:
 @pytest.fixture
 def listening(host: Host) -> Listening:
     """All that listens on the Spark."""
-    program = state_program(frozenset({LISTENING.model.part}))
-    command = f"printf '%%s\\n' %s %s | {RUN}"
-    return LISTENING.value(host.check_output(command, program, f"[{LISTENING.key}]"))
+    return part_of(host, LISTENING)
 
 
 def test_every_listener_is_on_the_list(

@@ -18,18 +18,9 @@ from sparkwright.plan.release.release import Release
 from sparkwright.run.spark import SparkTarget
 from sparkwright.verify.plugin import Api, Proved
 from sparkwright.verify.test_engine import chat
+from sparkwright.verify.tools import ASKED
 
-# Lincoln at Gettysburg, 1863: every model of English has read it many times. So long that a layer's
-# sum over the ranks is of hundreds of KB, as in real prompts; so short that the logits of all
-# positions, which vLLM holds at once for this, are 0.1 GB.
-TEXT = (
-    "Four score and seven years ago our fathers brought forth on this continent, a new nation, "
-    "conceived in Liberty, and dedicated to the proposition that all men are created equal. Now we "
-    "are engaged in a great civil war, testing whether that nation, or any nation so conceived and "
-    "so dedicated, can long endure. We are met on a great battle-field of that war. We have come "
-    "to dedicate a portion of that field, as a final resting place for those who here gave their "
-    "lives that that nation might live."
-)
+TEXT = ASKED["known_text"]
 # Natural logarithm, mean of a token. Chance is -12 with Qwen's 248,320 tokens; text that a model
 # has never seen, in a language that it knows, has -2 to -3.
 KNOWN = -4.0

@@ -9,26 +9,16 @@ from sparkwright.plan.release.release import Release
 from sparkwright.run.spark import SparkTarget
 from sparkwright.verify.plugin import Api, Proved
 from sparkwright.verify.sparks import Client
+from sparkwright.verify.tools import ASKED
 
-# Two of one meaning, and one of another. The lab's random model knows words alone.
-TEXTS = (
-    "The bridge over the river was built of stone.",
-    "The stone bridge was built over the river.",
-    "Interest rates fell again last week.",
-)
-QUERY = "What is the capital of France?"
-DOCUMENTS = (
-    "A cable connects two computers.",
-    "Paris is the capital of France.",
-    "Rain is expected for tomorrow.",
-)
+TEXTS = ASKED["texts"]
 
 
 def question(release: Release, answers: str, text: object = TEXTS) -> dict[str, object]:
     """Return the body of a request for vectors, or for scores; skip where it answers others."""
     if release.recipe.answers != answers:
         pytest.skip(f"recipe {release.recipe.name} answers {release.recipe.answers}")
-    scores = {"query": QUERY, "documents": DOCUMENTS}
+    scores = {name: ASKED[name] for name in ("query", "documents")}
     fields = {"input": text} if answers == "embeddings" else scores
     return {"model": release.recipe.served_names[0], **fields}
 

@@ -7,13 +7,14 @@ text. So what counts is what the calls say.
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from sparkwright.common import yaml
+
 Json = dict[str, Any]
-SYSTEM = (
-    "Use the tools. Never guess what a tool can tell: call it, and wait for its result before a "
-    "call that depends on it. Answer in one short sentence once you have what you need."
-)
+# What models are asked: tools and stories here, texts in other modules.
+ASKED = yaml.load(Path(__file__).with_name("asked.yaml"))
 
 
 @dataclass(frozen=True)
@@ -38,69 +39,19 @@ class Story:
     answer: tuple[str, ...]
 
 
-def _tool(name: str, description: str, /, **properties: Json) -> Json:
-    schema = {"type": "object", "properties": properties, "required": list(properties)}
-    function = {"name": name, "description": description, "parameters": schema}
-    return {"type": "function", "function": function}
+def _story(name: str, question: str, steps: list[list[Json]], answer: list[str]) -> Story:
+    calls = tuple(tuple(Call(**each) for each in step) for step in steps)
+    return Story(name, question, calls, tuple(answer))
 
 
-_TEXT = {"type": "string"}
-TOOLS = [
-    _tool(
-        "get_weather",
-        "The weather in one city, now.",
-        city={"type": "string", "description": "the name of the city alone"},
-        unit={"type": "string", "enum": ["celsius", "fahrenheit"]},
-    ),
-    _tool("find_person", "A person's e-mail address.", name=_TEXT),
-    _tool(
-        "send_message",
-        "Send an e-mail.",
-        to={"type": "array", "items": _TEXT, "description": "e-mail addresses"},
-        subject=_TEXT,
-        urgent={"type": "boolean"},
-        order={"type": "integer", "description": "the number of the order that it is about"},
-    ),
-]
-
-
-def _weather(city: str, temperature: int) -> Call:
-    arguments = {"city": city, "unit": "celsius"}
-    return Call("get_weather", arguments, {"city": city, "temperature": temperature})
-
-
-_ADDRESS = "ak.7291@example.org"
-_MESSAGE = {"to": [_ADDRESS], "subject": "Meeting at 9", "urgent": True, "order": 4711}
-STORIES = [
-    Story(
-        "one call",
-        "What is the temperature in Szeged now, in degrees Celsius?",
-        ((_weather("Szeged", 31),),),
-        ("31",),
-    ),
-    Story(
-        "parallel calls",
-        "What are the temperatures in Oslo and in Lisbon now, in degrees Celsius? "
-        "Make both calls at once, in one message.",
-        ((_weather("Oslo", 17), _weather("Lisbon", 28)),),
-        ("17", "28"),
-    ),
-    Story(
-        "chained calls",
-        "Find the e-mail address of Anna Kovacs, then send her an urgent message about order 4711 "
-        "with the subject 'Meeting at 9'. Tell me the receipt.",
-        (
-            (Call("find_person", {"name": "Anna Kovacs"}, {"email": _ADDRESS}),),
-            (Call("send_message", _MESSAGE, {"receipt": "M-5530"}),),
-        ),
-        ("M-5530",),
-    ),
-]
+TOOLS = [{"type": "function", "function": each} for each in ASKED["tools"]]
+STORIES = [_story(**each) for each in ASKED["stories"]]
 
 
 def opening(story: Story) -> list[Json]:
     """Return the messages that a story begins with."""
-    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": story.question}]
+    words = {"system": ASKED["system"], "user": story.question}
+    return [{"role": role, "content": content} for role, content in words.items()]
 
 
 def assemble(chunks: Iterable[Json]) -> Json:

@@ -122,10 +122,13 @@ def test_of_two_sparks_the_silent_one_fails_once(
     monkeypatch.setenv("PATH", f"{sudo.parent}:{os.environ['PATH']}")
     own = "sparks:\n  spark-l: {local: true, hardware: lab}\n"
     (project / "sparks.yaml").write_text(SPARKS.replace("sparks:\n", own, 1))
-    done = run("--pyargs", "sparkwright.verify.test_host", "-rs", "--tb=short")
+    record = ("--record", str(project / "record.yaml"))
+    done = run("--pyargs", "sparkwright.verify.test_host", "-rs", "--tb=short", *record)
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout
     assert done.stdout.count("spark-a: found no way in as root: ssh: connect to host") == 1
     assert re.search(r"SKIPPED \[\d+\] .*: spark-a does not answer", done.stdout)
+    assert "record.yaml: not written, as not all holds" in done.stdout
+    assert not (project / "record.yaml").exists()
 
 
 def test_another_run_of_pytest_notices_nothing(run: Pytest, folder: Path) -> None:

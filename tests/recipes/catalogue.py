@@ -1,6 +1,6 @@
 """Writes the tables of recipes in docs/recipes.md and README.md: python -m tests.recipes.catalogue.
 
-What of them is for a choice, tests/recipes/choices.py has.
+What of them is for a choice, tests/recipes/choices.py has; what owners have proved, docs/records.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from sparkwright.declared.recipe.loader import load_recipe, recipe_names
 from sparkwright.declared.recipe.options import AUTO
 from sparkwright.declared.recipe.recipe import Figures, Recipe
 from tests.recipes import choices
+from tests.recipes.records import proofs
 
 _ROOT = Path(__file__).parents[2]
 DOCUMENT, README = _ROOT / "docs" / "recipes.md", _ROOT / "README.md"
@@ -62,7 +63,7 @@ def _row(recipe: Recipe) -> tuple[str, ...]:
         _line(recipe.description),
         f"{', '.join(recipe.hardware)}: {' or '.join(map(str, recipe.sparks))}",
         _CONTEXTS.get(context) or f"{context:,}",
-        "; ".join(_speeds(recipe)) or _UNKNOWN,
+        proofs(recipe.name, speed) or "; ".join(_speeds(recipe)) or _UNKNOWN,
     )
 
 
@@ -73,16 +74,15 @@ def _line(text: str) -> str:
 def _speeds(recipe: Recipe) -> Iterator[str]:
     """The source's speeds on the least number of Sparks, and on more if it has any of that."""
     least, *more = sorted(recipe.sparks)
-    speed = _speed(recipe.for_sparks(least).expected)
-    if speed:
-        yield speed
+    if alone := speed(recipe.for_sparks(least).expected):
+        yield alone
     for count in more:
         own = recipe.by_sparks.get(str(count))
         if own and own.expected:
-            yield f"on {count}: {_speed(own.expected)}"
+            yield f"on {count}: {speed(own.expected)}"
 
 
-def _speed(expected: Figures) -> str:
+def speed(expected: Figures) -> str:
     """One request's speed when it is alone, over all workloads, and the most of many together."""
     alone, totals = [], []
     for workload, figures in expected.items():

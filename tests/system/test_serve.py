@@ -3,22 +3,31 @@
 The tests build on one another, in order.
 """
 
-import json
 import re
+import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 import requests
+import yaml
 
 from sparkwright.door.certificates import authority_file
 from sparkwright.door.keys import keys_path
 from tests.clock import patience
 from tests.driver.client import CHAT, PORT, ask, authorization
 from tests.driver.declared import changed, edited
-from tests.driver.product import DEPLOY, PROJECT, killed_at, pyinfra, remote_commands
+from tests.driver.product import (
+    DEPLOY,
+    PROJECT,
+    killed_at,
+    pyinfra,
+    remote_commands,
+    verification,
+)
 from tests.driver.sparks import (
     current,
     engines,
@@ -30,6 +39,7 @@ from tests.driver.sparks import (
     until,
     wait_active,
 )
+from tests.driver.wheels import wheel
 from tests.lab import hub
 from tests.lab.network import LAN
 from tests.lab.spark import Handle
@@ -230,44 +240,106 @@ def test_damaged_weights_are_fetched_again(spark: Handle, served: str) -> None:
     assert fetched == {"config.json", "tokenizer.json"}
 
 
-def test_from_the_spark_itself(spark: Handle, served: str) -> None:
-    """A second operator, who sits at the Spark, gets the same: nothing is left to change.
+@pytest.fixture(scope="module")
+def wheels(spark: Handle, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this tree, and those that it needs, for the Python of a Spark."""
+    folder = tmp_path_factory.mktemp("wheels")
+    wheel(folder)
+    python = spark.run("python3 -c 'import sys; print(*sys.version_info[:2], sep=\".\")'").stdout
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder)]
+    pip += ["--only-binary=:all:", f"--python-version={python.strip()}", "--require-hashes"]
+    subprocess.run([*pip, "--requirement", "requirements.lock"], cwd=PROJECT, check=True)
+    return folder
 
-    Without the lock and the keys of the first one, nothing is changed either.
+
+def test_from_the_spark_itself(spark: Handle, served: str, wheels: Path) -> None:
+    """A second operator, with an empty account on the Spark: nothing is left to change.
+
+    She has no package index and no SSH. Without the lock and the keys of the first one, nothing is
+    changed either.
     """
-    names = subprocess.check_output(["git", "ls-files", "-z"], cwd=PROJECT)
-    pack = ["tar", "--create", "--null", "--files-from=-"]
-    archive = subprocess.check_output(pack, cwd=PROJECT, input=names)
-    unpack = "mkdir -p sparkwright && tar --extract --directory sparkwright"
-    subprocess.run(spark.ssh_command(unpack), input=archive, check=True)
-    fleet = (
-        "sparks: {spark1: {local: true, hardware: lab}}\n"
-        "replicas:\n  lab1: {recipe: lab-tiny, sparks: [spark1], trusts: [tool-parser-plugin]}\n"
-    )
-    spark.run("cat > sparkwright/inventory/lab.yaml", stdin=fleet)
     spark.run(
-        "cd sparkwright && python3 -m venv .venv && "
-        ".venv/bin/pip install --quiet --no-deps --require-hashes -r requirements.lock",
-        timeout=300,
+        "sudo useradd --create-home --shell /bin/bash ann && "
+        "echo 'ann ALL=(ALL) NOPASSWD: ALL' | sudo tee /etc/sudoers.d/ann"
     )
-    deploy = "cd sparkwright && .venv/bin/pyinfra inventory/lab.py deploys/spark.py -y --json"
-    refused = spark.run(deploy, check=False, timeout=300)
-    assert refused.returncode == 1
-    assert f"lab.lock.yaml: found no such file, while spark1 serves {served};" in refused.stderr
-    adopt = re.search(r"(sparkwright -i lab lock --adopt .+)", refused.stderr)
-    assert adopt, refused.stderr
-    hub_options = f"--hf-endpoint {hub.URL} --hf-token http"
-    spark.run(f"cd sparkwright && .venv/bin/python -m {adopt[1]} {hub_options}")
-    refused = spark.run(deploy, check=False, timeout=300)
-    assert refused.returncode == 1
-    assert "lab.keys: found no such file, while the door of spark1 has keys;" in refused.stderr
-    assert "lab.keys" not in spark.run("ls sparkwright/inventory").stdout
+
+    def ann(line: str, status: int = 0, stdin: str = "") -> str:
+        """Type a line in a login of hers, from the folder of the site once there is one."""
+        there = "[ ! -d my-sparks ] || { cd my-sparks; . ../python/bin/activate; }"
+        words = shlex.join(["sudo", "--login", "--user=ann", "sh", "-c", f"{there}; {line}"])
+        done = spark.run(words, check=False, timeout=300, stdin=stdin)
+        said = done.stdout + done.stderr
+        assert (done.returncode, "Traceback" in said) == (status, False), said
+        return said
+
+    archive = subprocess.check_output(["tar", "--create", f"--directory={wheels}", "."])
+    subprocess.run(spark.ssh_command("mkdir wheels; tar -x -C wheels"), input=archive, check=True)
+    spark.run("sudo sh -c 'mv wheels /home/ann; chown -R ann: /home/ann/wheels'")
+    ann("python3 -m venv python")
+    ann("python/bin/pip install --quiet --no-index --find-links wheels 'sparkwright[verify]'")
+    assert "local: ok: NVIDIA GB10, " in ann("python/bin/sparkwright init my-sparks --spark local")
+    assert "spark-a: {local: true}" in ann("cat inventory/sparks.yaml")
+    replicas = "  lab1: {recipe: lab-tiny, sparks: [spark1], trusts: [tool-parser-plugin]}\n"
+    fleet = f"sparks: {{spark1: {{local: true, hardware: lab}}}}\nreplicas:\n{replicas}"
+    ann("cat > inventory/sparks.yaml", stdin=fleet)
+    settings = (PROJECT / "group_data/lab.py").read_text()
+    ann("cat > group_data/sparks.py", stdin=settings.replace("_fingerprint.read_text()", '""'))
+    said = ann("sparkwright apply -y", 1)
+    assert f"sparks.lock.yaml: found no such file, while spark1 serves {served};" in said
+    adopt = re.search(r"(sparkwright lock --adopt .+)", said)
+    assert adopt, said
+    ann(f"{adopt[1]} --hf-endpoint {hub.URL} --hf-token http")
+    said = ann("sparkwright apply -y", 1)
+    assert "sparks.keys: found no such file, while the door of spark1 has keys;" in said
+    assert "sparks.keys" not in ann("ls inventory")
     assert ask(spark).ok
-    keys = "umask 077; cat > sparkwright/inventory/lab.keys"
-    spark.run(keys, stdin=keys_path(FLEET).read_text())
-    answer = spark.run(deploy, timeout=300)
-    totals = json.loads(answer.stdout)["results"]["totals"]
-    assert (totals["success"], totals["error"]) == (0, 0), answer.stdout
+    ann("umask 077; cat > inventory/sparks.keys", stdin=keys_path(FLEET).read_text())
+    assert "Nothing was changed." in ann("sparkwright apply -y")
+    assert "looked at" in ann("sparkwright doctor")
+    said = ann("sparkwright verify --record record.yaml")
+    assert "proved on spark1" in said
+    record = ann("cat record.yaml")
+    (kept,) = yaml.safe_load(record)["records"]
+    assert (kept["recipe"], kept["hardware"], len(kept["machines"])) == ("lab-tiny", "lab", 1)
+    assert kept["proved"] == said.partition("proved on spark1")[2].count("\n  ")
+    named = spark.run("cat /etc/machine-id; ip -brief address; hostname; pwd").stdout.split()
+    key = keys_path(FLEET).read_text().split("key: ")[-1].split()[0]
+    known = [each.partition("/")[0] for each in [*named, key, "ann", "lab1"]]
+    assert [each for each in known if len(each) > 2 and each in record] == []
+
+
+def test_a_door_on_the_address_of_a_tunnel(spark: Handle, served: str) -> None:
+    """As a VPN's interface has it, which comes and goes."""
+    tunnel, settings = "100.101.102.103", PROJECT / "group_data/lab1.py"
+    make = f"ip link add vpn0 type bridge && ip address add {tunnel}/32 dev vpn0"
+    spark.run(f'sudo sh -c "{make}"')
+    subprocess.run(["ip", "route", "add", tunnel, "via", spark.address], check=True)
+    settings.write_text(f'bind = "{tunnel}"\n')
+    url = f"http://{tunnel}:{PORT}/v1/models"
+
+    def answers() -> bool:
+        with suppress(requests.ConnectionError):
+            return requests.get(url, headers=authorization(), timeout=patience()).ok
+        return False
+
+    try:
+        assert pyinfra(DEPLOY).succeeded().changed == {"Door | Door of the replica"}
+        assert answers()
+        with pytest.raises(requests.ConnectionError):
+            ask(spark)
+        assert pyinfra(DEPLOY).succeeded().changed == frozenset()
+        assert "port 8000 wants the key" in verification()
+        # The Spark boots, and the tunnel comes later.
+        spark.reboot()
+        assert not answers()
+        spark.run(f'sudo sh -c "{make}"')
+        eventually(answers, "the door on its address")
+    finally:
+        settings.unlink()
+        subprocess.run(["ip", "route", "del", tunnel], check=True)
+    spark.run("sudo ip link del vpn0")
+    pyinfra(DEPLOY).succeeded()
+    assert ask(spark).ok
 
 
 def test_a_context_that_the_model_lacks(spark: Handle, served: str) -> None:

@@ -46,6 +46,11 @@ def is_path(name: str) -> bool:
     return "/" in name or name.endswith((".yaml", ".yml"))
 
 
+def is_ours(name: str) -> bool:
+    """Tell whether a recipe is one of Sparkwright's own, whose name everybody may know."""
+    return not is_path(name) and recipe_files().get(name, OWN_RECIPES).parent == RECIPES
+
+
 def load_recipe(name: str) -> Recipe:
     """Read and check the recipe of a name, or of a file anywhere."""
     path = recipe_file(name)

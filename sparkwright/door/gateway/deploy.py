@@ -176,7 +176,7 @@ def apply() -> None:
         requirements=requirements,
         secrets=secrets,
         door=door,
-        says=f"The gateway answers at {client_url(fleet, settings.secured)}/v1. Names: {names}.",
+        says=f"The gateway answers at {client_url(fleet, settings)}/v1. Names: {names}.",
     )
     rules = port_rules(door.port, "gateway", settings.firewall_from)
     firewall(name="Gateway's port in the firewall", purposes=("gateway",), rules=rules)

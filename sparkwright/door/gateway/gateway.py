@@ -141,12 +141,14 @@ def _door(fleet: Fleet, name: str, settings: Settings) -> str:
     return f"{'https' if settings.secured else 'http'}://{bracketed(address)}:{replica.port}"
 
 
-def client_url(fleet: Fleet, secured: bool = False) -> str:
+def client_url(fleet: Fleet, settings: Settings) -> str:
     """Return the gateway's URL as clients write it, without a path."""
     gateway = needed(fleet)
     place = fleet.sparks[gateway.spark] if gateway.spark else gateway
     address = "127.0.0.1" if place.local else place.ssh_hostname or str(gateway.spark)
-    return f"{'https' if secured else 'http'}://{bracketed(address)}:{gateway.port}"
+    if settings.bind not in _EVERYWHERE:
+        address = settings.bind
+    return f"{'https' if settings.secured else 'http'}://{bracketed(address)}:{gateway.port}"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Generator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State, deploy, operation
@@ -19,7 +18,7 @@ from sparkwright.common.render import unit_file
 from sparkwright.common.startup import KEPT
 from sparkwright.declared.recipe.workloads import WORKLOADS, order, passages
 from sparkwright.engine.state import EngineState, ask_release, problem
-from sparkwright.insight.benchmark.measured import Answer, BenchmarkResult, check_answer
+from sparkwright.insight.benchmark.measured import RESULTS, Answer, BenchmarkResult, check_answer
 from sparkwright.insight.benchmark.verdict import report
 from sparkwright.machine.host.operations.files import managed_files
 from sparkwright.plan.release.container import CONTAINER_OPTIONS
@@ -29,8 +28,6 @@ from sparkwright.run.state import read_now
 from sparkwright.run.target import Target, seats
 
 JOB = "benchmark"
-# In the project that pyinfra runs in.
-RESULTS = Path("benchmarks")
 
 
 @deploy("Benchmark")

@@ -6,6 +6,7 @@ finite, and what was measured has to be what the benchmark's orders name.
 
 from collections.abc import Collection
 from hashlib import sha256
+from pathlib import Path
 from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
@@ -15,6 +16,8 @@ from sparkwright.common.startup import start_figures
 from sparkwright.common.terminal import plain
 from sparkwright.declared.recipe.workloads import METRICS
 
+# In the project that pyinfra runs in.
+RESULTS = Path("benchmarks")
 # 2**53: beyond it, a float no longer tells whole numbers apart.
 _MOST = 1 << 53
 # Seconds since the epoch: the year 2100.

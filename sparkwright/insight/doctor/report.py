@@ -8,7 +8,7 @@ from importlib.metadata import version
 import sparkwright
 from sparkwright.common.command_line import next_line
 from sparkwright.common.hardware import GIB
-from sparkwright.declared.recipe.loader import RECIPES, is_path, recipe_files
+from sparkwright.declared.recipe.loader import is_ours
 from sparkwright.engine.state import phase
 from sparkwright.insight.doctor.checkup import Checkup
 from sparkwright.network.fabric.state import FabricState
@@ -123,9 +123,7 @@ def _served(own: SparkTarget) -> dict[str, str]:
     recipe, name = own.recipe, own.recipe_name
     if recipe is None or name is None:
         return {"recipe": "none: it is idle"}
-    file = None if is_path(name) else recipe_files().get(name)
-    # Everybody may know the name of one of Sparkwright's own.
-    shown = recipe.name if file and file.parent == RECIPES else "own recipe"
+    shown = recipe.name if is_ours(name) else "own recipe"
     rank = f", rank {own.rank} of {len(own.ranks)}" if len(own.ranks) > 1 else ""
     return {"recipe": f"{shown}{rank}", "vLLM": recipe.vllm}
 

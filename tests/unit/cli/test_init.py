@@ -165,11 +165,15 @@ CLONE = Path(__file__).parents[3]
     ("direct", "requirement"),
     [
         # An index.
-        (None, f"~={__version__}"),
+        (None, f">={__version__}"),
         ({"url": "file:///c/a%20b", "dir_info": {"editable": True}}, " @ file:///c/a%20b"),
         (
             {"url": "https://e.org/s.git", "vcs_info": {"vcs": "git", "commit_id": "1a2b"}},
-            " @ git+https://e.org/s.git@1a2b",
+            " @ git+https://e.org/s.git",
+        ),
+        (
+            {"url": "ssh://e.org/s", "vcs_info": {"vcs": "git", "requested_revision": "v1"}},
+            " @ git+ssh://e.org/s@v1",
         ),
         ({"url": "https://e.org/s.whl", "archive_info": {}}, " @ https://e.org/s.whl"),
         # A clone that was not installed.

@@ -312,7 +312,11 @@ def test_a_leaked_key_is_replaced_though_it_is_the_only_one(
 @pytest.mark.parametrize(
     ("line", "status", "told"),
     [
-        ("add x --until yesterday", 2, "'yesterday' does not match the format"),
+        (
+            "add x --until yesterday",
+            1,
+            'found "yesterday"; expected its last day, such as 20',
+        ),
         ("add x --until 2020-01-01", 1, "found 2020-01-01, which is over; expected"),
         ("rotate owner --days -1", 2, "--days"),
         ("rotate owner --days 99999999999", 2, "--days"),

@@ -76,7 +76,7 @@ def translate(document: Document) -> Translated:
         document,
         name=document.path.stem,
         description=str(document.get("description") or described),
-        proven="By its authors, with a launcher of theirs; here, by nobody that we know of.",
+        proven="By its authors, with a launcher of theirs.",
         image=str(_image(document)),
         model=line.model,
         runs=runs,

@@ -72,7 +72,7 @@ def translate(document: Document, variant: str) -> Translated:
         document,
         name=document.path.stem.replace("_", "-") + (f"-{variant}" if variant != "default" else ""),
         description=f"{title}, {document.get(*own, 'precision') or variant}",
-        proven=f"By its authors on a Spark ({shown(state)}, they say); here, by nobody we know of.",
+        proven=f"By its authors on a Spark ({shown(state)}, they say).",
         image=image,
         model=model,
         runs={2 if strategy == _PAIR else 1: (line.options, env)},
