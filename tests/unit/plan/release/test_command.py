@@ -24,6 +24,7 @@ from tests.unit.driven import fake_host, file_of, placed
 
 # What an engine of one Spark has whatever its recipe says.
 ALONE = {
+    "TRITON_CACHE_DIR": "/home/engine/.triton/cache",
     "HF_HUB_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_MEDIA_URL_ALLOW_REDIRECTS": "0",

@@ -131,6 +131,7 @@ def test_release_json_says_what_names_stood_for() -> None:
 
 def test_the_environment_file_is_what_docker_reads() -> None:
     assert release(recipe(env={"A": " b=c #d ", "E": ""})).files["engine.env"] == (
+        "TRITON_CACHE_DIR=/home/engine/.triton/cache\n"
         "A= b=c #d \nE=\nHF_HUB_OFFLINE=1\nVLLM_NO_USAGE_STATS=1\n"
         "VLLM_MEDIA_URL_ALLOW_REDIRECTS=0\n"
         "VLLM_HOST_IP=127.0.0.1\nGLOO_SOCKET_IFNAME=lo\nNCCL_SOCKET_IFNAME=lo\n"
