@@ -22,16 +22,21 @@ import requests
 import yaml
 
 from tests.clock import patience
+from tests.docs.runs import taken_back
+from tests.driver.declared import BROKEN
 from tests.driver.product import PROJECT, TOKEN
 from tests.driver.sparks import current
 from tests.lab.lab import Lab
 from tests.lab.shard import RESULTS
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET, Engine
+from tests.makers.models import replaced
 
 SITE = "my-sparks"
 TRUSTS = ["tool-parser-plugin"]
 UPDATED = "0.99.0"
+# Files of the root that a wheel is built of.
+BUILT_OF = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "config.py", "inventory.py")
 # What the person has typed and seen, among the results of tests: docs/first-run.md is made of it.
 RECORDING = "first-run.txt"
 
@@ -119,7 +124,7 @@ def wheel(folder: Path, version: str | None = None) -> Path:
         tree = folder / "tree"
         for name in ("sparkwright", "files", "deploys", "tests/verify"):
             shutil.copytree(PROJECT / name, tree / name)
-        for name in ("pyproject.toml", "README.md", "LICENSE", "config.py", "inventory.py"):
+        for name in BUILT_OF:
             shutil.copy(PROJECT / name, tree / name)
         module = tree / "sparkwright/__init__.py"
         text, count = re.subn(r'(__version__ = )".*"', rf'\1"{version}"', module.read_text())
@@ -231,6 +236,25 @@ def test_apply_ends_with_a_question_that_works_as_printed(person: Person) -> Non
     assert "sparks.keys" in person.types("git status --short --ignored")
     assert "sparks.lock.yaml" in person.types("git status --short")
     assert "Nothing differs on 2 Sparks." in person.types("sparkwright drift")
+
+
+def test_a_release_that_cannot_start_takes_itself_back(person: Person) -> None:
+    """The README shows it, as it was recorded for docs/first-run.md."""
+    own = person.site / "files/recipes/faster.yaml"
+    own.write_text(replaced((PROJECT / "files/recipes/lab-tiny.yaml").read_text(), BROKEN))
+    before = current(person.sparks[0])
+    person.edits(recipe="faster")
+    said = person.types("sparkwright apply -y --limit chat-a", status=1)
+    assert current(person.sparks[0]) == before
+    _, *shown = comparable(taken_back())
+    assert [line for line in shown if line not in [*comparable(said), "    …"]] == []
+    person.edits(recipe="lab-tiny")
+    assert "Nothing would change" in person.types("sparkwright plan --limit chat-a", record=False)
+
+
+def comparable(text: str) -> list[str]:
+    """Return lines without what differs from run to run: a release's end, and seconds."""
+    return re.sub(r"-[0-9a-f]{8}\b|\(\d+ s\)", "", text).splitlines()
 
 
 def test_the_last_key_that_opens_everything_stays(person: Person) -> None:
