@@ -83,8 +83,8 @@ def recorded(session: str) -> str:
     return _fence("\n".join(map(str.rstrip, session.splitlines())))
 
 
-# How a run begins, what it prints of each operation, most operations of a plan, what pyinfra says of
-# any plan, and the stand-in's thoughts.
+# How a run begins, what it prints of each operation, most operations of a plan, what pyinfra says
+# of any plan, and the thoughts of the stand-in.
 _LONG = re.compile(
     r"(?<=\n)(?P<begin>--> Loading config\.\.\.\n).*?(?=--> Preparing)"
     r"|(?<=\n)(?P<run>--> Beginning operation run\.\.\.\n).*?(?=--> Disconnecting)"
