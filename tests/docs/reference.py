@@ -202,15 +202,15 @@ def _longest_step(recipe: Recipe) -> Callable[[int], float]:
 
 
 def agents() -> str:
-    """Return what a new site says to programs, without its heading."""
-    text = (FILES / "site/AGENTS.md.j2").read_text().partition("\n")[2]
-    return text.replace("](README.md)", "](how-it-works.md)")
+    """Return what a new site says to programs, for one that has it as a skill."""
+    text = (FILES / "site/AGENTS.md.j2").read_text()
+    return text.replace("](README.md)", "](../../how-it-works.md)")
 
 
 PAGES: Mapping[Path, Callable[[], str]] = {
     DOCS.parent / "README.md": runs.first_screen,
     DOCS / "tutorial-one.md": runs.plan,
-    DOCS / "agents.md": agents,
+    DOCS / "skills/sparkwright/SKILL.md": agents,
     DOCS / "settings.md": settings,
     DOCS / "inventory.md": inventory_keys,
     DOCS / "recipe-keys.md": recipe_keys,

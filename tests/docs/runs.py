@@ -58,20 +58,21 @@ def refusal() -> str:
         file.write_text(_GREEDY)
         said = CliRunner().invoke(cli, ["recipes", "check", str(file)])
     assert said.exit_code == 1, said.output
-    return f"$ sparkwright recipes check million\n{_MORE}\n{said.output.splitlines()[-1]}"
+    return f"$ sparkwright recipes check million\n{said.output.splitlines()[-1]}"
 
 
 def _planned() -> str:
     end = "Nothing was changed. To do it: sparkwright apply"
     lines = [f"    [spark-a] {line}" for line in _summary()]
-    return "\n".join(["$ sparkwright plan", _MORE, *lines, _MORE, end])
+    return "\n".join(["$ sparkwright plan", *lines, _MORE, end])
 
 
 def taken_back() -> str:
-    """Return what docs/first-run.md has recorded of a release that does not start."""
+    """Return the main lines of what docs/first-run.md has recorded of a release that fails."""
     page = (Path(__file__).parents[2] / "docs/first-run.md").read_text()
-    begin = page.index("$ sparkwright apply -y --limit chat-a\n")
-    return page[begin : page.index("\n\n--> Disconnecting", begin)]
+    command, *lines = page[page.index("$ sparkwright apply -y --limit") :].splitlines()
+    said = [line for line in lines if re.search(r"switch: it starts|does not serve:|again;", line)]
+    return "\n".join([command, said[0], _MORE, *said[1:3]])
 
 
 def recorded(session: str) -> str:
@@ -83,12 +84,14 @@ def recorded(session: str) -> str:
     return _fence("\n".join(map(str.rstrip, session.splitlines())))
 
 
-# How a run begins, what it prints of each operation, most operations of a plan, what pyinfra says
-# of any plan, and the thoughts of the stand-in.
+# How a run begins, what it prints of each operation, most operations of a plan, how a run that
+# failed is continued, what pyinfra says of any plan, and the thoughts of the stand-in.
 _LONG = re.compile(
     r"(?<=\n)(?P<begin>--> Loading config\.\.\.\n).*?(?=--> Preparing)"
-    r"|(?<=\n)(?P<run>--> Beginning operation run\.\.\.\n).*?(?=--> Disconnecting)"
+    r"|(?<=\n)(?P<run>--> Beginning operation run\.\.\.\n).*?"
+    r"(?=--> Disconnecting|    \[[^\n]*switch: it starts beside)"
     r"|(?P<table>    Operation  [^\n]*\n(?:    [^\n]*\n){8}).*?(?=\n\n)"
+    r"|(?<=\n)(?P<why>    \[spark-a\] Hint: [^\n]*\n).*?(?=\n--> Disconnecting)"
     r"|(?<=\n\n)(?P<note>)    Detected changes may not.*?(?=\n--> Disconnecting)",
     re.DOTALL,
 )
