@@ -161,10 +161,6 @@ def test_no_page_shows_a_line_that_needs_a_release(page: Path) -> None:
     ] == []
 
 
-def test_the_readme_is_short() -> None:
-    assert len((PROJECT / "README.md").read_text().splitlines()) <= 70
-
-
 @pytest.mark.parametrize("page", MADE, ids=lambda page: page.name)
 def test_a_page_is_as_the_code_makes_it(page: Path) -> None:
     text = page.read_text()
