@@ -6,6 +6,7 @@ import re
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from textwrap import TextWrapper
 from types import SimpleNamespace
 from typing import cast
 
@@ -22,8 +23,9 @@ from sparkwright.plan.memory.plan import plan_memory
 from sparkwright.plan.release.release import Release
 
 _RECIPE = load_recipe("qwen3.6-35b-nvidia")
-# Lines that are left out.
+# Lines that are left out, and how the first screen folds those that are too long for it.
 _MORE = "    …"
+_COLUMNS, _INDENT = 100, "      "
 # Bytes of an image, as AEON-7 has it.
 IMAGE = 9_000_000_000
 
@@ -47,8 +49,9 @@ args: {max-model-len: 1000000, gpu-memory-utilization: 0.70}
 
 def first_screen() -> str:
     """Return what README.md shows: a refusal, a plan, and a release that takes itself back."""
-    shown = (refusal(), _planned(), taken_back())
-    return _fence("\n\n".join(shown))
+    shown = "\n\n".join((refusal(), _planned(), taken_back()))
+    whole = TextWrapper(_COLUMNS, subsequent_indent=_INDENT, break_on_hyphens=False)
+    return _fence("\n".join(map(whole.fill, shown.splitlines())))
 
 
 def refusal() -> str:
