@@ -87,6 +87,7 @@ def recorded(session: str) -> str:
     return _fence("\n".join(map(str.rstrip, session.splitlines())))
 
 
+_FIRST, _SECOND = "    [spark-a]", "    [spark-b]"
 # How a run begins, what it prints of each operation, most operations of a plan, how a run that
 # failed is continued, what pyinfra says of any plan, and the thoughts of the stand-in.
 _LONG = re.compile(
@@ -101,7 +102,15 @@ _LONG = re.compile(
 
 
 def _short(part: str) -> str:
+    # What both Sparks say alike is said once.
+    said = set(part.splitlines(keepends=True))
+    part = "".join(
+        line
+        for line in part.splitlines(keepends=True)
+        if not line.startswith(_SECOND) or line.replace(_SECOND, _FIRST) not in said
+    )
     part = re.sub(r'(?<="reasoning": ")[^"]*', "…", part)
+    part = re.sub(r"(    \[spark-a\] (vllm@|Failed to start vllm@)[^\n]*\n)+", "    …\n", part)
     return _LONG.sub(lambda match: f"{match[match.lastgroup or 0]}    …\n", part)
 
 
