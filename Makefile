@@ -7,7 +7,7 @@ PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
 .PHONY: help setup packages demo test test-all lint unit component security contract system acceptance \
-  check-recipes mutants campaign vm verify bench dist sbom audit docs lab-down clean
+  check-recipes mutants campaign vm verify bench dist sbom audit docs release lab-down clean
 
 help:
 	@sed -n '1,3s/^# //p' Makefile
@@ -128,6 +128,13 @@ docs: setup
 	python3 -m venv --clear $(DOCS)
 	$(DOCS)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-docs.lock
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
+
+# Checks this clone, builds, tags, and says what remains; it pushes nothing: make release VERSION=0.2.0
+release: setup
+	@$(PYTHON) -m tests.release v$(VERSION) --ready
+	@$(MAKE) --no-print-directory dist sbom docs
+	git tag --annotate --message "Sparkwright $(VERSION)" v$(VERSION)
+	@$(PYTHON) -m tests.release v$(VERSION) --next
 
 lab-down:
 	$(PYTHON) -m tests.lab down

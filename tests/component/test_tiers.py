@@ -1,5 +1,6 @@
 """The runner of the tiers: what fails, hangs or takes too long fails the run, and says so."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,22 @@ def test_each_module_on_virtual_sparks_is_in_one_part(tier):
     }
     assert counts
     assert set(counts.values()) == {1}, counts
+
+
+def test_a_run_that_passes_notes_its_commit_for_a_release(monkeypatch, results):
+    """Of a tree that is as it was committed: no other is released."""
+
+    def git(*words):
+        own = ("-c", "user.name=x", "-c", "user.email=x@x")
+        return subprocess.check_output(["git", "-C", results, *own, *words], text=True)
+
+    monkeypatch.setattr(tiers, "RUNS", {"rest": [part("one", "true")]})
+    git("init", "--quiet")
+    (results / ".gitignore").write_text("*.log\n*.passed\n")
+    git("add", ".")
+    git("commit", "--quiet", "--message=x")
+    assert tiers.main(["rest"]) == 0
+    assert (results / "rest.passed").read_text() == git("rev-parse", "HEAD")
+    (results / "changed").touch()
+    assert tiers.main(["rest"]) == 0
+    assert (results / "rest.passed").read_text() == ""

@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 
 from host.common import probe
 from sparkwright.cli.main import cli
+from sparkwright.common.paths import FILES
 from sparkwright.common.schema import Model
 from sparkwright.declared.fleet.fleet import FleetSource, Gateway, Reached, Replica, Spark
 from sparkwright.declared.fleet.settings import Settings
@@ -200,9 +201,16 @@ def _longest_step(recipe: Recipe) -> Callable[[int], float]:
     return lambda sparks: recipe.for_sparks(sparks).longest_step
 
 
+def agents() -> str:
+    """Return what a new site says to programs, for one that has it as a skill."""
+    text = (FILES / "site/AGENTS.md.j2").read_text()
+    return text.replace("](README.md)", "](../../how-it-works.md)")
+
+
 PAGES: Mapping[Path, Callable[[], str]] = {
-    DOCS.parent / "README.md": runs.end_of_run,
+    DOCS.parent / "README.md": runs.first_screen,
     DOCS / "tutorial-one.md": runs.plan,
+    DOCS / "skills/sparkwright/SKILL.md": agents,
     DOCS / "settings.md": settings,
     DOCS / "inventory.md": inventory_keys,
     DOCS / "recipe-keys.md": recipe_keys,

@@ -9,6 +9,9 @@ from pathlib import Path
 from tests.clock import patience
 from tests.driver.product import PROJECT
 
+# Files of the root that a wheel is built of.
+_FILES = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "config.py", "inventory.py")
+
 
 def wheel(folder: Path, version: str | None = None) -> Path:
     """Build the wheel of this tree, or of one that has another version."""
@@ -17,7 +20,7 @@ def wheel(folder: Path, version: str | None = None) -> Path:
         tree = folder / "tree"
         for name in ("sparkwright", "files", "deploys", "tests/verify", "docs/schemas"):
             shutil.copytree(PROJECT / name, tree / name)
-        for name in ("pyproject.toml", "README.md", "LICENSE", "config.py", "inventory.py"):
+        for name in _FILES:
             shutil.copy(PROJECT / name, tree / name)
         module = tree / "sparkwright/__init__.py"
         text, count = re.subn(r'(__version__ = )".*"', rf'\1"{version}"', module.read_text())

@@ -21,6 +21,8 @@ import requests
 import yaml
 
 from tests.clock import patience
+from tests.docs.runs import taken_back
+from tests.driver.declared import BROKEN
 from tests.driver.product import PROJECT, TOKEN
 from tests.driver.sparks import current
 from tests.driver.wheels import tagged_wheel, wheel
@@ -28,6 +30,7 @@ from tests.lab.lab import Lab
 from tests.lab.shard import RESULTS
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET, Engine
+from tests.makers.models import replaced
 
 SITE = "my-sparks"
 TRUSTS = ["tool-parser-plugin"]
@@ -100,12 +103,12 @@ class Person:
         assert "Traceback" not in said
         return said
 
-    def edits(self, **replica: str) -> None:
-        """Change what the inventory says of every replica."""
+    def edits(self, *trusts: str, **replica: str) -> None:
+        """Change what the inventory says of every replica, and trust further words."""
         file = self.site / "inventory/sparks.yaml"
         fleet = yaml.safe_load(file.read_text())
         for each in fleet["replicas"].values():
-            each.update(replica, trusts=[*TRUSTS])
+            each.update(replica, trusts=[*TRUSTS, *trusts])
         # A virtual Spark is none of the machines that recipes are for.
         for spark in fleet["sparks"].values():
             spark["hardware"] = "lab"
@@ -196,6 +199,28 @@ def test_apply_ends_with_a_question_that_works_as_printed(person: Person) -> Non
     assert "sparks.keys" in person.types("git status --short --ignored")
     assert "sparks.lock.yaml" in person.types("git status --short")
     assert "Nothing differs on 2 Sparks." in person.types("sparkwright drift")
+
+
+def test_a_release_that_cannot_start_takes_itself_back(person: Person) -> None:
+    """The README shows it, as it was recorded for docs/first-run.md."""
+    own = person.site / "files/recipes/faster.yaml"
+    own.write_text(replaced((PROJECT / "files/recipes/lab-tiny.yaml").read_text(), BROKEN))
+    before = current(person.sparks[0])
+    # Who says so himself: a flag that no vLLM is known to have is refused otherwise.
+    person.edits("unknown-flag", recipe="faster")
+    said = person.types("sparkwright apply -y --limit chat-a", status=1)
+    assert current(person.sparks[0]) == before
+    _, *shown = comparable(taken_back())
+    assert [line for line in shown if line not in [*comparable(said), "    …"]] == []
+    person.edits(recipe="lab-tiny")
+    # It forgets that the unit has failed.
+    person.types("sparkwright apply -y --limit chat-a", record=False)
+    assert current(person.sparks[0]) == before
+
+
+def comparable(text: str) -> list[str]:
+    """Return lines without what differs from run to run: a release's end, and seconds."""
+    return re.sub(r"-[0-9a-f]{8}\b|\(\d+ s\)", "", text).splitlines()
 
 
 def test_the_last_key_that_opens_everything_stays(person: Person) -> None:

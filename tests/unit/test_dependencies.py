@@ -13,7 +13,8 @@ from packaging.requirements import Requirement
 
 PROJECT = Path(__file__).parents[2]
 FILES, LIBRARY = PROJECT / "files", PROJECT / "sparkwright"
-DECLARED = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((PROJECT / "pyproject.toml").read_text())
+DECLARED, BUILD = PYPROJECT["project"], PYPROJECT["build-system"]["requires"]
 HERE = DECLARED["dependencies"]
 # Who verifies has these as well: no other part of the product may need them.
 VERIFY = [*HERE, *DECLARED["optional-dependencies"]["verify"]]
@@ -69,10 +70,11 @@ _OWN = (
             [
                 *_programs(PROJECT / "deploys"),
                 *(path for path in _programs(LIBRARY) if LIBRARY / "verify" not in path.parents),
-                *PROJECT.glob("*.py"),
+                *(PROJECT / name for name in ("config.py", "inventory.py")),
             ],
             HERE,
         ),
+        ([PROJECT / "hatch_build.py"], BUILD),
         (_programs(LIBRARY / "verify"), VERIFY),
         *(
             (_programs(HOST / name), (HOST / name / "requirements.txt").read_text().split())
@@ -81,7 +83,7 @@ _OWN = (
         (_programs(HOST / "insight/benchmark"), ["vllm==the image's"]),
         ([path for path in _programs(FILES) if not set(path.parents) & set(_OWN)], []),
     ],
-    ids=["here", "verify", "jobs", "gateway", "benchmark", "python alone"],
+    ids=["here", "build", "verify", "jobs", "gateway", "benchmark", "python alone"],
 )
 def test_every_import_is_declared(paths: list[Path], declared: Sequence[str]) -> None:
     assert paths

@@ -49,6 +49,7 @@ def test_only_a_release_writes() -> None:
     assert {name: rights for name, rights in writes.items() if rights} == {
         "release.yml: attest": ["attestations", "id-token"],
         "release.yml: pypi": ["id-token"],
+        "release.yml: site": ["id-token", "pages"],
         "release.yml: github": ["contents"],
     }
     for path in WORKFLOWS:

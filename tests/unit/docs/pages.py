@@ -7,7 +7,7 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[3]
 DOCS = PROJECT / "docs"
 PAGES = [
-    *(PROJECT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")),
+    *sorted(PROJECT.glob("*.md")),
     *sorted(DOCS.rglob("*.md")),
 ]
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)

@@ -59,10 +59,6 @@ def _stated(page: str, pattern: str) -> str:
     return found[1] if found else f"what {page} does not say: {pattern}"
 
 
-def _rounded(number: str) -> str:
-    return f"{float(number):.0f}" if number[0].isdigit() else number
-
-
 def _serves_two() -> str:
     """Answer whether an inventory may put a Spark into two replicas."""
     (example, *_) = fences((DOCS / "two-models.md").read_text(), "yaml")
@@ -214,14 +210,6 @@ FACTS: list[tuple[object, str]] = [
     (
         _stated("docs/memory.md", r"releases (0\S+ to 0\S+), on the CPU"),
         r"releases (0\S+ to 0\S+), on the CPU",
-    ),
-    (
-        _rounded(_stated("docs/performance.md", r"[|] ours [|] ([0-9.]+)")),
-        r"run again, it takes (\d+) s",
-    ),
-    (
-        _rounded(_stated("docs/performance.md", r"[|] Ansible [|] ([0-9.]+)")),
-        r"\(Ansible: \[(\d+)\]",
     ),
     (
         _stated("CONTRIBUTING.md", r"`make test` takes (\d+) minutes"),
