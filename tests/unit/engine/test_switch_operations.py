@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from sparkwright.artifacts.jobs.deploy import start
 from sparkwright.common.placed import Place
 from sparkwright.engine import operations
 from sparkwright.engine.deploy import vacated
@@ -69,7 +70,7 @@ def test_a_switch_is_a_job_of_the_spark() -> None:
     driven = spark(engines((NEW.id, "active"), enabled="old", current=NEW.id))
     assert serve(driven).did_succeed()
     started = [script for script in changes(driven) if "systemctl start" in script]
-    assert started == [f"systemctl daemon-reload && systemctl start switch@{NEW.id}.service"]
+    assert started == [start(f"switch@{NEW.id}").get_raw_value()]
     assert not any("vllm@" in script for script in changes(driven))
 
 
@@ -81,7 +82,7 @@ def test_a_switch_under_way_is_joined_and_another_ended_first() -> None:
     serve(driven)
     first, *_, last = changes(driven)
     assert first == "systemctl stop --no-block switch@other.service"
-    assert last.endswith(f"systemctl start switch@{NEW.id}.service")
+    assert last == start(f"switch@{NEW.id}").get_raw_value()
     driven = spark(engines(("old", "active"), enabled="old", current="old", switches=NEW.id))
     assert driven.run(idle, place=Place("/opt/x")).did_succeed()
     # An engine ends, boots no more, and has not failed.
@@ -121,7 +122,7 @@ def test_an_engine_that_is_active_and_silent_is_left_as_it_is() -> None:
 
 def test_the_other_of_a_pair_hears_of_a_switch_that_does_not_begin() -> None:
     """As on a Spark that shuts down: what it fails at is a command before anything is followed."""
-    refused = {"systemctl daemon-reload && systemctl start": {"success": False}}
+    refused = {start(f"switch@{NEW.id}").get_raw_value(): {"success": False}}
     outcome, driven = Outcome(), spark(FORMER)
     driven.data["fake_responses"] |= refused
     assert driven.run(serving, release=NEW, settings=SETTINGS, outcome=outcome).did_error()
