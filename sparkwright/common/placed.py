@@ -253,6 +253,12 @@ def check(
 def _is_known(path: str, root: str) -> bool:
     if root and path.startswith(f"{root}/"):
         return path.removeprefix(f"{root}/").partition("/")[0] in folder_names()
+    return path == root or path in _outside()
+
+
+@cache
+def _outside() -> frozenset[str]:
+    """Return the files, their folders and the units beside the root folder."""
     ours = {Path(file.path) for file in FILES}
     units = {Path(SYSTEMD, name) for name in unit_names()}
-    return path == root or Path(path) in {*ours, *(each.parent for each in ours), *units}
+    return frozenset(map(str, {*ours, *(each.parent for each in ours), *units}))

@@ -21,7 +21,7 @@ from pyinfra.api.exceptions import FactProcessError, PyinfraError
 from pyinfra.connectors.util import CommandOutput
 
 from sparkwright.common.operations import partners, planning, spark_name, uses_sudo
-from sparkwright.common.part import Ask, P
+from sparkwright.common.part import Ask, P, Part
 from sparkwright.common.terminal import plain
 from sparkwright.declared.fleet.settings import settings_of
 from sparkwright.plan.release.programs import state_program
@@ -79,7 +79,7 @@ def read(spark: Host, ask: Ask[P]) -> P:
     with connection.reading:
         if line := connection.known(ask.key):
             with suppress(ValueError):
-                return ask.value(line)
+                return connection.value(ask, line)
         return read_now(spark, ask, *connection.take_expected())
 
 
@@ -94,7 +94,7 @@ def read_now(spark: Host, ask: Ask[P], *others: Ask[Any]) -> P:
     lines = answers(spark, *asks)
     if changes == connection.changes:
         connection.remember({each.key: line for each, line in zip(asks, lines, strict=True)})
-    return ask.value(lines[0])
+    return connection.value(ask, lines[0])
 
 
 def read_all(model: type[P]) -> dict[str, P]:
@@ -172,6 +172,8 @@ class SparkConnection:
         self._expecting = {True, False}
         # By key: when it was read, and the line that a Spark has answered.
         self._lines: dict[str, tuple[float, str]] = {}
+        # By the line that it was read from.
+        self._parts: dict[tuple[type[Part], str], Part] = {}
         self._spark = spark
         self._connector = connector
 
@@ -200,6 +202,12 @@ class SparkConnection:
         now = time.monotonic()
         # A run has none of its plan's answers: it has its lease only now.
         self._lines |= {f"{planning()} {key}": (now, line) for key, line in lines.items()}
+
+    def value(self, ask: Ask[P], line: str) -> P:
+        """Return the part in a line, which is read once: most lines of a run are its plan's."""
+        part = self._parts.get((ask.model, line)) or ask.value(line)
+        self._parts[ask.model, line] = part
+        return part  # type: ignore[return-value]
 
     def take_expected(self) -> Iterable[Ask[Any]]:
         """Return the asks of all steps, once a plan and once a run."""
