@@ -1,4 +1,4 @@
-"""What a record of owners may say: versions and figures, by which others judge their own Sparks.
+"""The content of an owner's record: versions and figures, by which others judge their own Sparks.
 
 Nothing in it is an owner's: what a machine says of itself in another form than these, which no
 name, address, serial number or key has, is left out.

@@ -1,4 +1,4 @@
-"""What owners have proved: the files of docs/records, each of an owner, checked and told in a line.
+"""The records of owners in docs/records: each file checked, and summed up in a line.
 
 They are in docs as the site publishes them beside the page that counts them.
 
@@ -40,7 +40,7 @@ def _text(form: str, example: str) -> Any:
 
 
 class ProofRecord(Model):
-    """What one replica has proved, on one day, as `sparkwright verify --record` writes it."""
+    """The proof of one replica on one day, as `sparkwright verify --record` writes it."""
 
     recipe: str = _text(_NAME, "qwen3.6-35b-nvidia")
     date: str = _text("20[0-9]{2}-[01][0-9]-[0-3][0-9]", "2026-11-28, in quotes")

@@ -17,8 +17,8 @@ __all__ = ["dead", "doors", "python", "started", "tls", "url"]
 
 @pytest.fixture(scope="session", autouse=True)
 def ahead() -> None:
-    """What is attacked, and its clients, come before all else on this machine, also the attacker:
-    his processor would be another machine's.
+    """Give the attacked programs and their clients the processor before all else on this machine,
+    the attacker too: his would be another machine's.
     """
     with suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, -AHEAD)

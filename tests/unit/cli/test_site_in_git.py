@@ -1,4 +1,4 @@
-"""What a new site has for git: a workflow, hooks, and how Renovate reads the lock."""
+"""Files of a new site for git: a workflow, hooks, and the rule by which Renovate reads the lock."""
 
 import json
 import re

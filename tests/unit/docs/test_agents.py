@@ -1,4 +1,4 @@
-"""What a site says to programs that operate it: which commands are safe; none is missing."""
+"""A site's words to programs that operate it: which commands are safe; none is missing."""
 
 import re
 
