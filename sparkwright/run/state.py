@@ -94,7 +94,7 @@ def read_now(spark: Host, ask: Ask[P], *others: Ask[Any]) -> P:
     lines = answers(spark, *asks)
     if changes == connection.changes:
         connection.remember({each.key: line for each, line in zip(asks, lines, strict=True)})
-    return connection.value(ask, lines[0])
+    return ask.value(lines[0])
 
 
 def read_all(model: type[P]) -> dict[str, P]:
@@ -172,8 +172,8 @@ class SparkConnection:
         self._expecting = {True, False}
         # By key: when it was read, and the line that a Spark has answered.
         self._lines: dict[str, tuple[float, str]] = {}
-        # By the line that it was read from.
-        self._parts: dict[tuple[type[Part], str], Part] = {}
+        # By key: the line that was read last, and the part in it.
+        self._parts: dict[str, tuple[str, Part]] = {}
         self._spark = spark
         self._connector = connector
 
@@ -205,9 +205,9 @@ class SparkConnection:
 
     def value(self, ask: Ask[P], line: str) -> P:
         """Return the part in a line, which is read once: most lines of a run are its plan's."""
-        part = self._parts.get((ask.model, line)) or ask.value(line)
-        self._parts[ask.model, line] = part
-        return part  # type: ignore[return-value]
+        if ask.key not in self._parts or self._parts[ask.key][0] != line:
+            self._parts[ask.key] = line, ask.value(line)
+        return self._parts[ask.key][1]  # type: ignore[return-value]
 
     def take_expected(self) -> Iterable[Ask[Any]]:
         """Return the asks of all steps, once a plan and once a run."""
