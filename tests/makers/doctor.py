@@ -9,6 +9,14 @@ from tests.makers.models import changed
 
 NOW = 1795247431
 UNIT = changed(status.UNIT, release="tiny-0a1b2c3d", since=NOW - 3600)
+# Of a DGX Spark that has been updated.
+SYSTEM = {
+    "product": "NVIDIA_DGX_Spark",
+    "firmware": "5.36_0ACUM018",
+    "system": "Ubuntu 24.04.3 LTS",
+    "DGX OS": "7.2.3",
+    "DGX OS, updated to": "7.6.0",
+}
 KERNEL = Kernel("6.17.0-1032-nvidia", "quiet", handover=0, pools=False)
 
 

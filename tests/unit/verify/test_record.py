@@ -12,22 +12,13 @@ import pytest
 from sparkwright.common import yaml
 from sparkwright.common.errors import PlanError
 from sparkwright.verify.record import FORMS, machine_of, speeds_of
-from tests.makers.doctor import HEALTHY, KERNEL
+from tests.makers.doctor import HEALTHY, KERNEL, SYSTEM
 from tests.makers.models import changed
 from tests.recipes import records
 from tests.recipes.catalogue import speed
 
 RECIPE, DIGEST = "qwen3.6-35b-nvidia", f"vllm/vllm-openai@sha256:{'a' * 64}"
-KNOWN = changed(
-    HEALTHY,
-    system={
-        "product": "NVIDIA_DGX_Spark",
-        "firmware": "5.36_0ACUM018",
-        "system": "Ubuntu 24.04.3 LTS",
-        "DGX OS": "7.2.3",
-        "DGX OS, updated to": "7.6.0",
-    },
-)
+KNOWN = changed(HEALTHY, system=SYSTEM)
 PRIVATE = (
     "spark-a",
     "rack-7.example.org",

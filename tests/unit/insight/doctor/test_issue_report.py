@@ -8,7 +8,7 @@ from sparkwright.insight.doctor.checkup import Checkup, FailedSwitch
 from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.insight.doctor.report import heading, section
 from sparkwright.plan.causes.log_causes import Diagnosis
-from tests.makers.doctor import HEALTHY, KERNEL, NOW, UNIT
+from tests.makers.doctor import HEALTHY, KERNEL, NOW, SYSTEM, UNIT
 from tests.makers.models import changed
 
 RECIPE = load_recipe("qwen3.6-35b-fp8")
@@ -16,13 +16,7 @@ FAILS = changed(
     HEALTHY,
     unit=changed(UNIT, active="failed"),
     free={"/opt/qwen36": 1_000_000_000},
-    system={
-        "product": "NVIDIA_DGX_Spark",
-        "firmware": "5.36_0ACUM018",
-        "system": "Ubuntu 24.04.3 LTS",
-        "DGX OS": "7.2.3",
-        "DGX OS, updated to": "7.6.0",
-    },
+    system=SYSTEM,
 )
 
 
