@@ -277,4 +277,4 @@ def report(name: str, sparks: int | None = None) -> Iterator[str]:
         start = docker.index(image)
         yield f"\n# rank {rank} ({role}): docker run\n{shell_lines(docker, breaks=[start])}"
         yield f"\n# rank {rank} ({role}): vllm serve, as it runs inside"
-        yield shell_lines(docker[docker.index("vllm", start) + 1 :])
+        yield shell_lines(docker[docker.index("vllm", start) :])
