@@ -99,8 +99,7 @@ class Supervisor:
             show(reason if end.status == 3 else f"engine ended: {reason}")
             if self._link:
                 self._link.say("end", reason)
-            # No run follows that would take it.
-            if self._stop_requested.is_set() or end.status in (2, 3):
+            if self._stop_requested.is_set():
                 await self._standby.remove()
             problem = await self._container.remove() if self._container.begun else None
             if problem:
