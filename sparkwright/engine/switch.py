@@ -12,8 +12,7 @@ from pydantic import Field
 from sparkwright.common.hardware import GIB, Hardware
 from sparkwright.common.part import Ask, Bounded, Part
 from sparkwright.machine.host.survey import Handover
-from sparkwright.plan.memory.check import LEAST
-from sparkwright.plan.memory.plan import CONTEXT, HOST, Load, plan_memory
+from sparkwright.plan.memory.plan import CONTEXT, HOST, LEAST, Load, plan_memory
 
 # Bytes that an engine of the lab takes beside its KV cache: 3.0 GB were measured with a tiny model
 # on vLLM's CPU build and 1 GiB of cache; and the bytes that must stay free on its shared machine.
@@ -205,6 +204,7 @@ def progress_line(report: SwitchReport) -> str:
     return {
         "waiting": f"waiting {report.message}",
         "draining": f"{previous} gets no new requests; {report.message or 'none is in flight'}",
+        "preparing": f"its standby gets ready while {previous} serves",
         "starting": starts if previous else "",
         "trial": f"it serves, and is on trial for {report.total:.0f} s",
         "stopping": f"{previous or 'another release'} is stopped",

@@ -25,6 +25,7 @@ from host.common.seat import place
 from host.engine import peer_link
 from host.engine.container import Container, docker, fabric_environment, netdevs
 from host.engine.crash_guard import CrashGuard, boot_id
+from host.engine.standby import Standby
 
 PING = 5.0
 RETRY = 2.0
@@ -69,6 +70,7 @@ class Supervisor:
         self._release = release
         self._engine = probe.Engine(root, release, self._unit["model"], self._unit["answers"])
         self._container = Container(f"vllm-{release}", folder / "run")
+        self._standby = Standby(root, release, self._unit)
         self._crashes = CrashGuard(root, release, boot_id())
         self._stop_requested = asyncio.Event()
         self._link: peer_link.Link | None = None
@@ -97,6 +99,8 @@ class Supervisor:
             show(reason if end.status == 3 else f"engine ended: {reason}")
             if self._link:
                 self._link.say("end", reason)
+            if self._stop_requested.is_set():
+                await self._standby.remove()
             problem = await self._container.remove() if self._container.begun else None
             if problem:
                 # It may hold the memory: should this Spark have to be switched off, that counts.
@@ -158,10 +162,11 @@ class Supervisor:
         except OSError as error:
             # A full disk must not keep a previous release from coming back.
             log(f"warning: should this Spark go down hard, that will not count: {error}")
-        await self._container.start(environment)
-        await first(self._container_ends(), self._answer())
+        if not await self._standby.take(self._container, environment):
+            await self._container.start(environment)
+        await first(self._container_ends(), self._answer(environment))
 
-    async def _answer(self) -> None:
+    async def _answer(self, environment: dict[str, str]) -> None:
         """Say when the engine serves, and when it no longer does; for a worker the head knows."""
         if self._link and self._is_worker:
             self._link.say("started")
@@ -176,6 +181,9 @@ class Supervisor:
         self._serves = True
         notify("READY=1")
         show("serving")
+        await first(self._standby.keep(environment), self._watch())
+
+    async def _watch(self) -> NoReturn:
         if self._link and self._is_worker:
             await asyncio.Event().wait()
         if self._link:

@@ -44,6 +44,7 @@ def read(root: str, door: str = "door.service") -> dict[str, Any]:
         "disk_free": free_bytes(root),
         "door": run("systemctl", "is-active", door).stdout.strip() or "unknown",
         "held": _held(root),
+        "standby": os.path.exists(f"{root}/state/standby@{release}/waits"),
         "down": hard_down(root),
     }
 

@@ -18,12 +18,24 @@ from sparkwright.plan.causes.thresholds import DISK_FULL, EARLYOOM, KV_FULL, MEM
 PATIENCE = 5
 _HEADINGS = (
     *("spark", "replica", "recipe", "release", "up since", "tok/s", "requests", "KV", "drafts"),
-    *("GiB", "MHz", "W", "°C", "restarts"),
+    *("GiB", "MHz", "W", "°C", "restarts", "standby"),
 )
 # The columns of numbers, which are aligned on their right.
 _NUMBERS = frozenset(_HEADINGS[5:])
 # The columns that a narrow terminal does without, the first to go first.
-_SPARED = ("°C", "W", "MHz", "drafts", "KV", "restarts", "requests", "recipe", "GiB", "replica")
+_SPARED = (
+    "°C",
+    "W",
+    "MHz",
+    "drafts",
+    "KV",
+    "standby",
+    "restarts",
+    "requests",
+    "recipe",
+    "GiB",
+    "replica",
+)
 
 
 class EngineLoad(Bounded):
@@ -56,6 +68,7 @@ class Reading(Part):
         clock_limit: MHz that the GPU's clock may reach; None where we have set no limit.
         door: the state of its unit, as systemd names it.
         held: requests that waited at the door for an engine, at most 15 s ago; None if unknown.
+        standby: the engine of its next start waits beside it.
         down: its last hard end, of a day.
     """
 
@@ -76,6 +89,7 @@ class Reading(Part):
     disk_free: int
     door: str
     held: int | None
+    standby: bool = False
     down: HardDown | None = None
 
     @property
@@ -210,6 +224,7 @@ def _cells(row: SparkRow) -> tuple[str, ...]:
         _rounded(own["gpu_power_w"]),
         _rounded(own["gpu_temperature_c"]),
         "-" if restarts is None else str(restarts),
+        "waits" if own["standby"] else "-",
     )
 
 
@@ -267,6 +282,7 @@ def _entry(row: SparkRow) -> Mapping[str, Any]:
         "status": unit and unit.status,
         "up_since": reading.since,
         "restarts": unit and unit.restarts,
+        "standby": reading.standby,
         "hard_down": reading.down and reading.down.model_dump(include={"at", "back", "cause"}),
         "tokens_per_second": load and round(load.tokens, 1),
         "prompt_tokens_per_second": load and round(load.prompt_tokens, 1),

@@ -14,7 +14,7 @@ from sparkwright.common.render import render
 from sparkwright.declared.recipe.build import build_name
 from sparkwright.declared.recipe.mods import read_mods
 from sparkwright.declared.recipe.recipe import Recipe
-from sparkwright.declared.recipe.values import ImageMods
+from sparkwright.declared.recipe.values import STANDBY, ImageMods
 from sparkwright.plan.release.command import (
     CACHE,
     IMAGE,
@@ -46,6 +46,7 @@ class Release:
         folders: Where each checkpoint is, below the root.
         files: The text files of its folder, by name.
         program: What runs the engine, in that folder too: a later Sparkwright leaves it as it is.
+        standby: Bytes that must be available for a start of its standby; 0: it has none.
     """
 
     id: str
@@ -57,6 +58,7 @@ class Release:
     ranks: Ranks
     files: dict[str, str] = field(repr=False)
     program: bytes = field(repr=False)
+    standby: int = 0
 
     @property
     def root(self) -> str:
@@ -70,8 +72,10 @@ class Release:
         return sorted(map(str, parents - {PurePosixPath()}))
 
 
-def make_release(recipe: Recipe, lock: Lock, place: Place, ranks: Ranks) -> Release:
-    """Freeze a recipe for one of the Sparks of a replica."""
+def make_release(
+    recipe: Recipe, lock: Lock, place: Place, ranks: Ranks, standby: int = 0
+) -> Release:
+    """Freeze a recipe for one of the Sparks of a replica; `standby` as of a `Release`."""
     recipe = recipe.for_sparks(ranks.nodes)
     refuse(unresolved([recipe], lock, "lock"))
     locked = lock.images[image_key(recipe)]
@@ -89,6 +93,7 @@ def make_release(recipe: Recipe, lock: Lock, place: Place, ranks: Ranks) -> Rele
         ranks=ranks,
         files={},
         program=program("host.engine.supervisor"),
+        standby=standby,
     )
     # The id is in the files that it is made of: these have a stand-in. The names of Sparks are for
     # people: two replicas may have one release.
@@ -133,6 +138,7 @@ def _files(draft: Release, lock: Lock) -> dict[str, str]:
         "answers": recipe.answers,
         "start_timeout": recipe.start_timeout,
         "stop_timeout": recipe.stop_timeout,
+        "standby": draft.standby,
         "longest_step": round(recipe.longest_step, 1),
         "gpu": CONTAINER_OPTIONS,
         "unified": any(HARDWARE[name].unified for name in recipe.hardware),
@@ -152,7 +158,6 @@ def _files(draft: Release, lock: Lock) -> dict[str, str]:
         **{
             f"{PLUGIN.name}/{each.relative_to(PLUGIN).as_posix()}": each.read_text("utf-8")
             for each in plugin
-            if nodes > 1
         },
         "run": (
             "#!/bin/sh\n"
@@ -171,8 +176,10 @@ def _made(place: Place, release: str, network: str) -> str:
     What only asks for image and user ends there.
     """
     sockets, cache = shlex.quote(place.sockets(release)), place.cache(CACHE)
+    # A standby's is standby.sock until it is told to go on.
+    socket = f'"${{{STANDBY}:-{PurePosixPath(SOCKET).stem}}}".sock'
     made = (
-        f"mkdir -p -m 777 {sockets} && rm -f {sockets}/{SOCKET} || exit 1\n"
+        f"mkdir -p -m 777 {sockets} && rm -f {sockets}/{socket} || exit 1\n"
         f'mkdir -p -m 700 {cache} && chown "$user" {cache} || exit 1\n'
     )
     if network == MEDIA_NETWORK:

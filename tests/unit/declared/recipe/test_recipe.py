@@ -186,7 +186,7 @@ def test_what_each_level_makes_of_an_engine() -> None:
 
 def test_the_group_data_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sparkwright.run.spark.recipe_of", lambda name: made())
-    data = {"recipe": "try", "ranks": ["a"], "rank": 0, "log_level": "WARNING"}
+    data = {"recipe": "try", "ranks": ["a"], "rank": 0, "hardware": "lab", "log_level": "WARNING"}
     served = SparkTarget.of(data).release_by(lock())
     assert served
     files = served.files
