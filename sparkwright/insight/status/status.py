@@ -9,6 +9,7 @@ from sparkwright.common.command_line import next_line
 from sparkwright.common.hardware import GIB
 from sparkwright.common.part import Bounded, Part
 from sparkwright.common.progress import time_text
+from sparkwright.common.startup import Start
 from sparkwright.door.door import UNIT
 from sparkwright.engine.state import EngineUnit
 from sparkwright.insight.doctor.checkup import GpuReading, HardDown
@@ -20,6 +21,8 @@ _HEADINGS = (
     *("spark", "replica", "recipe", "release", "up since", "tok/s", "requests", "KV", "drafts"),
     *("GiB", "MHz", "W", "°C", "restarts"),
 )
+# Starts that are shown.
+_STARTS = 3
 # The columns of numbers, which are aligned on their right.
 _NUMBERS = frozenset(_HEADINGS[5:])
 # The columns that a narrow terminal does without, the first to go first.
@@ -50,6 +53,7 @@ class Reading(Part):
         release, recipe: what should serve, by its `current` link; None where nothing was set up.
         models: the names by which clients ask for that release.
         unit: the engine of that release; None where systemd knows none.
+        starts: those of its recipe and image, the last one last.
         others: further releases that run or start.
         switches: releases to which a switch is under way.
         load: None where no engine answers, as on the worker of a pair.
@@ -66,6 +70,7 @@ class Reading(Part):
     recipe: str | None
     models: tuple[str, ...]
     unit: EngineUnit | None
+    starts: tuple[Start, ...] = ()
     others: tuple[str, ...]
     switches: tuple[str, ...]
     load: EngineLoad | None
@@ -168,6 +173,12 @@ def _of_engine(row: SparkRow, reading: Reading) -> Iterator[str]:
         yield f"the KV cache is full, and {load.waiting} requests wait"
 
 
+def last_starts(row: SparkRow) -> str:
+    """Return what the last starts took, the newest first; "" where none is known."""
+    starts = row.reading.starts[-_STARTS:] if row.reading else ()
+    return f"starts: {', '.join(map(str, reversed(starts)))}" if starts else ""
+
+
 def table(rows: Sequence[SparkRow], width: int | None = None) -> list[str]:
     """Return a heading and a line for each Spark, for a terminal of some width, or of any."""
     lines = [_HEADINGS, *(_cells(row) for row in rows)]
@@ -267,6 +278,7 @@ def _entry(row: SparkRow) -> Mapping[str, Any]:
         "status": unit and unit.status,
         "up_since": reading.since,
         "restarts": unit and unit.restarts,
+        "starts": [each.model_dump() for each in reading.starts],
         "hard_down": reading.down and reading.down.model_dump(include={"at", "back", "cause"}),
         "tokens_per_second": load and round(load.tokens, 1),
         "prompt_tokens_per_second": load and round(load.prompt_tokens, 1),
