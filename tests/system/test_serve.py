@@ -217,7 +217,7 @@ def test_what_starts_took_is_kept_and_told(spark: Handle, served: str) -> None:
         assert (each["kind"], each["failed"]) == ("warm", "")
         assert each["phases"]["init"] > 0
         assert each["phases"]["token"] > 0
-        assert sum(each["phases"].values()) < each["seconds"]
+        assert sum(each["phases"].values()) <= each["seconds"] + 0.1
     last = f"{kept[-1]['seconds']:.0f} s (warm)"
     assert f"spark1: starts: {last}, " in pyinfra("deploys/status.py").succeeded().output
     again = spark.run("sudo cat /opt/qwen36/door/choice.map").stdout.split("again ")[1]

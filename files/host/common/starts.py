@@ -1,22 +1,16 @@
 """What a seat's last starts took: ROOT/state/starts, a line of JSON each, the oldest first.
 
-`host.engine.startup` writes it. Nothing depends on it: what is missing or damaged there is left
-out, and what follows from it then has the bound that the recipe declares.
+`host.engine.startup` writes it. What is missing or damaged there is left out, and what follows from
+it then has the bound that the recipe declares.
 """
-
-from __future__ import annotations
 
 import json
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    # Programs that read a Spark in a moment do without it.
-    from pathlib import Path
-
-# A start: when it ended, release, recipe, image, kind (cold, warm, standby), seconds in all and by
-# phase, and in a word why it failed; "" where it serves.
+# When it ended, release, recipe, image, kind (cold, warm, standby), seconds in all and by phase,
+# and in a word why it failed; "" where it serves.
 Start = dict[str, Any]
 LATE = "late"
 # Bytes that are read of the file: a hundred starts have a third of it.
@@ -26,7 +20,7 @@ SIZE = 1 << 17
 FACTOR, ENOUGH = 3, 3
 
 
-def read(root: Path | str) -> list[Start]:
+def read(root: object) -> list[Start]:
     """Return the starts of a seat."""
     try:
         with open(f"{root}/state/starts", encoding="utf-8", errors="replace") as file:
@@ -35,33 +29,31 @@ def read(root: Path | str) -> list[Start]:
         return []
 
 
-def alike(root: Path | str, release: str) -> list[Start]:
+def alike(root: object, release: str) -> list[Start]:
     """Return the starts of a release, and of others with its recipe and image."""
     own = known(root, release)
-    return [each for each in read(root) if {**each, **own} == each] if own else []
+    return [each for each in read(root) if own.items() <= each.items()]
 
 
-def served(root: Path | str, release: str, since: float = 0) -> Start | None:
+def served(root: object, release: str, since: float = 0) -> Start | None:
     """Return the last start of a release after which it served, if that was since then."""
-    own = [each for each in read(root) if each["release"] == release and not each["failed"]]
-    return own[-1] if own and own[-1]["at"] >= since else None
+    good = [each for each in read(root) if each["release"] == release and not each["failed"]]
+    return good[-1] if good and good[-1]["at"] >= since else None
 
 
-def known(root: Path | str, release: str) -> dict[str, str]:
-    """Return the recipe and the image of a release; nothing of one that is gone."""
+def known(root: object, release: str) -> dict[str, str]:
+    """Return the recipe and the image of a release; "" where it is gone."""
     content = laid_down(root, release, "release.json")
-    names = ("recipe", "image")
-    return {name: str(content[name])[:400] for name in names} if {*names} <= {*content} else {}
+    return {name: str(content.get(name, "")) for name in ("recipe", "image")}
 
 
-def laid_down(root: Path | str, release: str, file: str) -> dict[str, Any]:
+def laid_down(root: object, release: str, file: str) -> dict[str, Any]:
     """Return what a file of a release's folder says; nothing where it is missing or damaged."""
     try:
         with open(f"{root}/releases/{release}/{file}", encoding="utf-8") as opened:
-            found = json.load(opened)
-    except (OSError, ValueError):
+            return dict(json.load(opened))
+    except (OSError, ValueError, TypeError):
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def usual(starts: Sequence[Start]) -> float:
@@ -70,28 +62,26 @@ def usual(starts: Sequence[Start]) -> float:
     return took[math.ceil(0.9 * len(took)) - 1] if took else 0.0
 
 
-def bound(root: Path | str, release: str, least: int, most: int) -> int:
+def bound(root: object, release: str, least: int, most: int) -> int:
     """Return the seconds that a start of a release may take, by its own ones.
 
     Most where few are known, and after one that was late: so a bound that is too narrow, as when
     the caches are gone, costs one start.
     """
     own = [each for each in read(root) if each["release"] == release]
-    good = [each for each in own if not each["failed"]]
-    if len(good) < ENOUGH or own[-1]["failed"] == LATE:
+    if sum(not each["failed"] for each in own) < ENOUGH or own[-1]["failed"] == LATE:
         return most
-    return min(most, max(least, math.ceil(FACTOR * usual(good))))
+    return min(most, max(least, math.ceil(FACTOR * usual(own))))
 
 
 def _start(line: str) -> Start | None:
     try:
         found = json.loads(line)
-        names = ("release", "recipe", "image", "kind", "failed")
-        phases = [*found["phases"].items()][:20]
+        words = ("release", "recipe", "image", "kind", "failed")
         return {
-            **{name: str(found[name])[:400] for name in names},
+            **{name: str(found[name])[:400] for name in words},
             **{name: _number(found[name]) for name in ("at", "seconds")},
-            "phases": {str(name)[:40]: _number(seconds) for name, seconds in phases},
+            "phases": {str(name): _number(each) for name, each in found["phases"].items()},
         }
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         return None

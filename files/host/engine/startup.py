@@ -10,8 +10,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from subprocess import PIPE, Popen
 
@@ -21,7 +20,6 @@ from host.common.command_line import words
 
 # Starts that are kept of an image and recipe, and in all.
 KEPT, MOST = 20, 100
-
 # Log lines of vLLM 0.17 to 0.33, and of FlashInfer, which have a time.
 _SECONDS = r"([0-9]{1,7}(?:\.[0-9]+)?)"
 _TIMED = {
@@ -31,62 +29,43 @@ _TIMED = {
     "graphs": re.compile(rf"Graph capturing finished in {_SECONDS} secs"),
 }
 _COMPILES = re.compile(r"Compiling a graph for")
-_TUNING = re.compile(
-    r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) .*\[Autotuner\]:? Autotuning process (starts|ends)"
-)
-# Our supervisor's first word of a start, and vLLM's: of the model (the second, of its V2 model
-# runner), when the engine is whole, and when its server is.
-_BEGUN = re.compile(r"^starting the engine$")
-_LOADS = re.compile(r"Starting to load model|Loading model from scratch")
-_WHOLE = re.compile(r"init engine \(profile, create kv cache, warmup model\) took")
 _LISTENS = re.compile(r"Application startup complete")
-_WANTED = re.compile(
-    "|".join(
-        each.pattern
-        for each in (*_TIMED.values(), _COMPILES, _TUNING, _BEGUN, _LOADS, _WHOLE, _LISTENS)
-    )
-)
+_BEGUN = re.compile(r"^starting the engine$")
+# Phase -> the lines that begin and end it: our supervisor's, of the model (the second, of the V2
+# model runner), FlashInfer's, and of the server once the engine is whole.
+_SPANS = {
+    "init": (_BEGUN, re.compile(r"Starting to load model|Loading model from scratch")),
+    "autotune": tuple(
+        re.compile(rf"\[Autotuner\]:? Autotuning process {w}") for w in ("starts", "ends")
+    ),
+    "server": (
+        re.compile(r"init engine \(profile, create kv cache, warmup model\) took"),
+        _LISTENS,
+    ),
+}
+_WANTED = (*_TIMED.values(), _COMPILES, *(mark for span in _SPANS.values() for mark in span))
 
 
-def timings(lines: Iterable[str]) -> dict[str, float]:
-    """Return the seconds of the phases of which lines tell them."""
+def phases(kept: Sequence[tuple[float, str]], seconds: float) -> dict[str, float]:
+    """Return phase -> seconds of a start, by the times and lines of its log, and its length."""
     found: dict[str, float] = {}
-    tuning = None
-    for line in lines:
+    for _, line in kept:
         for phase, pattern in _TIMED.items():
             if match := pattern.search(line):
                 # The model's weights come before those of the drafter.
                 name = "drafter" if phase == "weights" and phase in found else phase
                 found[name] = found.get(name, 0.0) + float(match[1])
-        if match := _TUNING.search(line):
-            try:
-                at = datetime.strptime(match[1], "%Y-%m-%d %H:%M:%S,%f")
-            except ValueError:
-                # The log of an engine is untrusted: this is no time.
-                continue
-            if match[2] == "starts":
-                tuning = at
-            elif tuning:
-                found["autotune"] = found.get("autotune", 0.0) + (at - tuning).total_seconds()
-    return found
-
-
-def phases(kept: Sequence[tuple[float, str]], seconds: float) -> dict[str, float]:
-    """Return phase -> seconds of a start, by the times and lines of its log, and its length."""
-    found = timings(line for _, line in kept)
-    begun, loads, whole, listens = (_at(kept, p) for p in (_BEGUN, _LOADS, _WHOLE, _LISTENS))
-    serves = None if begun is None else begun + seconds
-    for name, since, until in (
-        ("init", begun, loads),
-        ("server", whole, listens),
-        ("token", listens, serves),
-    ):
+    for name, (begins, ends) in _SPANS.items():
+        since, until = _time_of(kept, begins), _time_of(kept, ends)
         if since is not None and until is not None:
             found[name] = until - since
+    begun, listens = _time_of(kept, _BEGUN), _time_of(kept, _LISTENS)
+    if begun is not None and listens is not None:
+        found["token"] = begun + seconds - listens
     return {name: round(length, 3) for name, length in found.items() if length >= 0}
 
 
-def _at(kept: Sequence[tuple[float, str]], pattern: re.Pattern[str]) -> float | None:
+def _time_of(kept: Sequence[tuple[float, str]], pattern: re.Pattern[str]) -> float | None:
     return next((at for at, line in kept if pattern.search(line)), None)
 
 
@@ -100,32 +79,29 @@ def journal(life: str) -> Iterator[tuple[float, str]]:
             head, _, message = line.rstrip("\n").partition("]: ")
             # An engine that serves logs each request: nothing of its start comes after.
             if message == "serving":
-                reader.terminate()
-                return
-            if _WANTED.search(message):
+                break
+            if any(each.search(message) for each in _WANTED):
                 yield float(head.split()[0]), message
+        reader.terminate()
 
 
 def keep(
     root: Path, release: str, seconds: float, end: str, kept: Sequence[tuple[float, str]]
 ) -> None:
-    """Add a start to those of its seat; of the oldest ones, some go."""
-    if not (known := starts.known(root, release)):
-        return
+    """Add a start to those of its seat; the oldest ones go."""
     compiled = any(_COMPILES.search(line) for _, line in kept)
     new = {
         "at": round(time.time()),
         "release": release,
-        **known,
+        **starts.known(root, release),
         "kind": "standby" if end == "standby" else "cold" if compiled else "warm",
         "seconds": round(seconds, 1),
         "phases": phases(kept, seconds),
         "failed": "" if end in ("serving", "standby") else end,
     }
-    before = starts.read(root)
-    like = [each for each in before if {**each, **known} == each]
-    old = [each for each in before if each not in like[: 1 - KEPT]]
-    text = "".join(f"{json.dumps(each)}\n" for each in [*old[1 - MOST :], new])
+    gone = starts.alike(root, release)[: 1 - KEPT]
+    before = [each for each in starts.read(root) if each not in gone]
+    text = "".join(f"{json.dumps(each)}\n" for each in [*before[1 - MOST :], new])
     replace(root / "state/starts", text)
 
 

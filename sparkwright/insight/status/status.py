@@ -21,8 +21,6 @@ _HEADINGS = (
     *("spark", "replica", "recipe", "release", "up since", "tok/s", "requests", "KV", "drafts"),
     *("GiB", "MHz", "W", "°C", "restarts"),
 )
-# Starts that are shown.
-_STARTS = 3
 # The columns of numbers, which are aligned on their right.
 _NUMBERS = frozenset(_HEADINGS[5:])
 # The columns that a narrow terminal does without, the first to go first.
@@ -175,7 +173,7 @@ def _of_engine(row: SparkRow, reading: Reading) -> Iterator[str]:
 
 def last_starts(row: SparkRow) -> str:
     """Return what the last starts took, the newest first; "" where none is known."""
-    starts = row.reading.starts[-_STARTS:] if row.reading else ()
+    starts = row.reading.starts[-3:] if row.reading else ()
     return f"starts: {', '.join(map(str, reversed(starts)))}" if starts else ""
 
 
