@@ -15,6 +15,7 @@ import time
 import traceback
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Awaitable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -196,8 +197,9 @@ class Supervisor:
         """Have the program of the present Sparkwright keep what this start took."""
         program = (self._root / "bin/sparkwright-host", "start", self._root, self._release)
         seconds = f"{time.monotonic() - self._begun:.1f}"
-        if await _run("timeout", "20", "python3", "-B", *map(str, program), seconds, end):
-            log("warning: what this start took was not kept")
+        with suppress(OSError):
+            if await _run("timeout", "20", "python3", "-B", *map(str, program), seconds, end):
+                log("warning: what this start took was not kept")
 
     def _fabric_is_silent(self) -> bool:
         """Tell whether ranks may wait for a fabric that comes back: how long, the link decides."""
