@@ -38,8 +38,8 @@ stranger_connections = 200
 key_requests = None
 
 # Seconds for which the door holds a request while no engine serves; then, and with 0 at once, it
-# answers 503. None: as long as the engine may take to start (its recipe's start_timeout), but at
-# most 590, as clients give up after 600; docs/door.md explains it.
+# answers 503. None: as long as a start may take, by the recipe and by recorded ones, but at most
+# 590, as clients give up after 600; docs/door.md explains it.
 hold_seconds = None
 
 # "auto": if ufw is on, it is opened for the door and a pair's fabric. "on": ufw is turned on, too.

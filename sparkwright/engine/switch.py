@@ -11,6 +11,7 @@ from pydantic import Field
 
 from sparkwright.common.hardware import GIB, Hardware
 from sparkwright.common.part import Ask, Bounded, Part
+from sparkwright.common.startup import Start
 from sparkwright.machine.host.survey import Handover
 from sparkwright.plan.memory.plan import CONTEXT, HOST, LEAST, Load, plan_memory
 
@@ -103,6 +104,7 @@ class SwitchState(Part):
 
     Attributes:
         ended: its unit does not run.
+        start: of the engine, once it serves.
         cursor: up to which the journal was read.
         lines: the new ones of the candidate's log.
     """
@@ -111,6 +113,7 @@ class SwitchState(Part):
 
     ended: bool
     report: SwitchReport | None
+    start: Start | None = None
     cursor: str | None
     lines: tuple[str, ...]
 
@@ -123,7 +126,7 @@ class Outcome:
         served: the release serves, and starts at boot.
         attempted: a switch was begun, or one under way was joined.
         reason: why it does not serve.
-        log: the engine's log lines.
+        start, log: of the engine.
         began: seconds on a monotonic clock.
     """
 
@@ -131,6 +134,7 @@ class Outcome:
     attempted: bool = False
     reason: str = ""
     report: SwitchReport | None = None
+    start: Start | None = None
     log: list[str] = field(default_factory=list)
     ended: bool = False
     began: float = field(default_factory=time.monotonic)

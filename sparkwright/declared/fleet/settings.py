@@ -80,8 +80,8 @@ class Settings(Model):
 
     hold_seconds: Annotated[int | None, whole(0, 86_400, "whole seconds", ", or None")] = None
     """Seconds for which the door holds a request while no engine serves; then, and with 0 at once,
-    it answers 503. None: as long as the engine may take to start (its recipe's start_timeout), but
-    at most 590, as clients give up after 600; docs/door.md explains it."""
+    it answers 503. None: as long as a start may take, by the recipe and by recorded ones, but at
+    most 590, as clients give up after 600; docs/door.md explains it."""
 
     firewall: Annotated[Literal["auto", "on"], Field(description="auto or on")] = "auto"
     """"auto": if ufw is on, it is opened for the door and a pair's fabric. "on": ufw is turned on,

@@ -9,6 +9,7 @@ from sparkwright.common.command_line import next_line
 from sparkwright.common.hardware import GIB
 from sparkwright.common.part import Bounded, Part
 from sparkwright.common.progress import time_text
+from sparkwright.common.startup import Start
 from sparkwright.door.door import UNIT
 from sparkwright.engine.state import EngineUnit
 from sparkwright.insight.doctor.checkup import GpuReading, HardDown
@@ -62,6 +63,7 @@ class Reading(Part):
         release, recipe: what should serve, by its `current` link; None where nothing was set up.
         models: the names by which clients ask for that release.
         unit: the engine of that release; None where systemd knows none.
+        starts: those of its recipe and image, the last one last.
         others: further releases that run or start.
         switches: releases to which a switch is under way.
         load: None where no engine answers, as on the worker of a pair.
@@ -79,6 +81,7 @@ class Reading(Part):
     recipe: str | None
     models: tuple[str, ...]
     unit: EngineUnit | None
+    starts: tuple[Start, ...] = ()
     others: tuple[str, ...]
     switches: tuple[str, ...]
     load: EngineLoad | None
@@ -182,6 +185,12 @@ def _of_engine(row: SparkRow, reading: Reading) -> Iterator[str]:
         yield f"the KV cache is full, and {load.waiting} requests wait"
 
 
+def last_starts(row: SparkRow) -> str:
+    """Return what the last starts took, the newest first; "" where none is known."""
+    starts = row.reading.starts[-3:] if row.reading else ()
+    return f"starts: {', '.join(map(str, reversed(starts)))}" if starts else ""
+
+
 def table(rows: Sequence[SparkRow], width: int | None = None) -> list[str]:
     """Return a heading and a line for each Spark, for a terminal of some width, or of any."""
     lines = [_HEADINGS, *(_cells(row) for row in rows)]
@@ -283,6 +292,7 @@ def _entry(row: SparkRow) -> Mapping[str, Any]:
         "up_since": reading.since,
         "restarts": unit and unit.restarts,
         "standby": reading.standby,
+        "starts": [each.model_dump() for each in reading.starts],
         "hard_down": reading.down and reading.down.model_dump(include={"at", "back", "cause"}),
         "tokens_per_second": load and round(load.tokens, 1),
         "prompt_tokens_per_second": load and round(load.prompt_tokens, 1),

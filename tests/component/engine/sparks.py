@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -12,11 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from host.common import starts
 from host.common.seat import SOCKETS
 from sparkwright.common.paths import FILES
 from tests.clock import patience
 from tests.component.servers import until
-from tests.programs import changed_program, script
+from tests.programs import changed_program, host_program, script
 
 RELEASE = "tiny-0a1b2c3d"
 NAMES = ("spark-a", "spark-b")
@@ -115,6 +117,9 @@ class Spark:
         unit |= {"start_timeout": patience(), "longest_step": 0, "unified": True}
         unit |= {"stop_timeout": 5, "rank": rank, "sparks": sparks, "fabric": fabric}
         (folder / "unit.json").write_text("{}")
+        (folder / "release.json").write_text('{"recipe": "tiny", "image": "i"}')
+        (self.root / "bin").mkdir(exist_ok=True)
+        shutil.copy(host_program("start")[2], self.root / "bin/sparkwright-host")
         self.unit(release, **unit)
         (self.root / SOCKETS / release).mkdir(parents=True, exist_ok=True)
         (self.root / "state").mkdir(exist_ok=True)
@@ -266,6 +271,11 @@ class Spark:
             new.replace(self.state / name)
         else:
             (self.state / name).unlink()
+
+    @property
+    def starts(self) -> list[tuple[str, str]]:
+        """Kind and failure of each start that is kept."""
+        return [(each["kind"], each["failed"]) for each in starts.read(self.root)]
 
     @property
     def docker(self) -> list[str]:
