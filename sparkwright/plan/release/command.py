@@ -101,6 +101,8 @@ def serve_arguments(recipe: Recipe, ranks: Ranks) -> list[str]:
     words = ["serve", _container_path(recipe, "model")]
     args = dict(recipe.args)
     domains = args.pop(DOMAINS, [NOWHERE])
+    if sizes := recipe.capture_sizes:
+        args["cudagraph-capture-sizes"] = sizes
     for option, value in args.items():
         words += _option(option, _resolve(recipe, value))
     # Ours come last: of a repeated option vLLM takes the last.
