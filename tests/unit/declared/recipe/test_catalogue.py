@@ -1,10 +1,8 @@
 """The table of recipes: what it says of one, and that the documentation holds it."""
 
 import pytest
-import yaml
 
 from sparkwright.declared.recipe import vllm_names
-from sparkwright.declared.recipe.loader import RECIPES as PROJECT_RECIPES
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
 from sparkwright.declared.recipe.recipe import Recipe
 from tests.recipes import releases
