@@ -185,6 +185,15 @@ class Place(str):
         """Return where an engine keeps what it compiles: it loads no code of another's making."""
         return f"{self.root}/cache/{self.user}/{image}"
 
+    @property
+    def archives(self) -> str:
+        """The folder of what first engines compiled, before any client: an archive a release."""
+        return f"{self.root}/cache/compiled"
+
+    def compiled(self, release: str) -> str:
+        """Return the archive of what a release's first engine has compiled."""
+        return f"{self.archives}/{release}.tar"
+
 
 def seat_folders(place: Place) -> list[Directory | Symlink]:
     """Return the folder of a second seat: what it has of its own, and links to the rest."""

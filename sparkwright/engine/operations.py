@@ -9,6 +9,7 @@ from pyinfra.api import FunctionCommand, Host, QuoteString, State, StringCommand
 from pyinfra.api.command import PyinfraCommand
 from pyinfra.api.exceptions import PyinfraError
 
+from sparkwright.artifacts.compiled.deploy import collect
 from sparkwright.artifacts.jobs.deploy import LOST, put_manifest, start
 from sparkwright.common.operations import differs, failing, run_now, spark_name
 from sparkwright.common.placed import Place
@@ -102,6 +103,7 @@ def serving(
             return
         if phases := start_line(outcome.log, release.recipe.expected):
             host.log(f"engine: its start took: {phases}")
+        yield from collect(release)
         engines = read_now(host, ask_release(release))
     trouble = None
     if release.ranks.rank == 0:

@@ -69,6 +69,7 @@ class Supervisor:
         self._release = release
         self._engine = probe.Engine(root, release, self._unit["model"], self._unit["answers"])
         self._container = Container(f"vllm-{release}", folder / "run")
+        self._keep = folder / "keep"
         self._crashes = CrashGuard(root, release, boot_id())
         self._stop_requested = asyncio.Event()
         self._link: peer_link.Link | None = None
@@ -173,6 +174,9 @@ class Supervisor:
                     await probe.ready(self._engine)
             except TimeoutError:
                 raise EndError(f"the engine did not answer within {seconds} s") from None
+            # No client has reached it yet.
+            if self._keep.exists() and await _run(str(self._keep)):
+                log("warning: what it has compiled is not kept for other Sparks")
         self._serves = True
         notify("READY=1")
         show("serving")

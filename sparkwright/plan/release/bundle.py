@@ -8,12 +8,14 @@ there.
     images/blobs/sha256/…                 the parts of images, as a registry has them
     wheels/*.whl                          Python packages
     packages/ARCHITECTURE/NUMBER/…        archives of packages of the system, with signed lists
+    compiled/RELEASE.tar                  what engines of that release begin with, if it is known
 
 A replica's inventory has the digest of the index, and the index those of all else: nothing is
 believed because it is on the disk that brings the bundle.
 """
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -41,12 +43,19 @@ from sparkwright.plan.release.lock import (
 
 INDEX = "bundle.json"
 WEIGHTS, IMAGES, WHEELS, PACKAGES = "weights", "images", "wheels", "packages"
+COMPILED = "compiled"
 # Bytes of an index: that of 300 checkpoints has 10 MB.
 _LARGEST_INDEX = 64 * 1024 * 1024
 # Bytes up to which a run reads a file to compare it before it begins. Larger ones are hashed on
 # their way, and on the Spark.
 _SMALL = 1024 * 1024
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
+
+
+def archives() -> Path:
+    """Return this machine's folder of what Sparks have compiled: RELEASE.tar."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "sparkwright" / COMPILED
 
 
 def blob(digest: str) -> str:

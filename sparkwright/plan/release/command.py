@@ -22,7 +22,12 @@ from sparkwright.declared.recipe.values import (
     SPIN,
 )
 from sparkwright.declared.recipe.vllm_names import table
-from sparkwright.plan.release.container import CONTAINER_OPTIONS, MEDIA_NETWORK, slice_of
+from sparkwright.plan.release.container import (
+    CONFINEMENT,
+    CONTAINER_OPTIONS,
+    MEDIA_NETWORK,
+    slice_of,
+)
 
 # Where the engine finds things inside its container.
 _MODELS = "/models"
@@ -168,6 +173,16 @@ def docker_run(
     words += [*_AT_HOME, "--volume", type(cache)(f"{place.cache(cache)}:{_HOME}")]
     words += ["--entrypoint", _ENTRYPOINT, image]
     return words + container_arguments(recipe, ranks)
+
+
+def tar_run(home: str, *options: str) -> list[str]:
+    """Return the command that packs or unpacks an engine's home: as its user, and confined so."""
+    return [
+        *("docker", "run", "--rm", "--interactive", "--pull", "never", "--log-driver", "none"),
+        *("--network", "none", *CONFINEMENT, "--user", _USER),
+        *("--volume", Expansion(f"{home}:{_HOME}"), "--entrypoint", "tar", IMAGE),
+        *(*options, "--file", "-", "--directory", _HOME),
+    ]
 
 
 def network_of(recipe: Recipe, nodes: int) -> str:
