@@ -39,7 +39,7 @@ def reads(own: Target) -> Iterator[Ask[Any]]:
     """Yield what the steps read of a Spark."""
     for seat in own.chosen_seats:
         served = seat.release
-        if served:
+        if served and served.ranks.nodes == 1:
             yield ask_archive(served)
         yield ask_release(served) if served else EngineState.ask(root=seat.place)
 
@@ -104,7 +104,8 @@ def _lay_down(served: Release) -> None:
         ),
     ]
     laid_down(name="Release and unit", entries=entries)
-    lent(name="Compiled code", served=served)
+    if served.ranks.nodes == 1:
+        lent(name="Compiled code", served=served)
 
 
 @operation()

@@ -87,9 +87,12 @@ def _source(name: str) -> Bundle | None:
 
 def collect(served: Release) -> Generator[PyinfraCommand]:
     """Yield what fetches the archive of a release that a switch has just made serve."""
-    folder, size = archives(), read_now(host, ask_archive(served)).size
+    folder = archives()
     file = folder / f"{served.id}.tar"
-    if size is None or size > MOST_COMPILED or file.exists():
+    if served.ranks.nodes > 1 or file.exists():
+        return
+    size = read_now(host, ask_archive(served)).size
+    if size is None or size > MOST_COMPILED:
         return
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if shutil.disk_usage(folder).free < size + _RESERVE:
