@@ -168,4 +168,7 @@ def test_few_are_kept_here_and_none_of_a_damaged_size(
         os.utime(path, (number, number))
     (store / "a.part").touch()
     deploy._take(None, None, store / "a.part", store / "new.tar")
-    assert {path.name for path in store.iterdir()} == {*(f"{n}.tar" for n in range(2, 9)), "new.tar"}
+    assert {path.name for path in store.iterdir()} == {
+        *(f"{n}.tar" for n in range(2, 9)),
+        "new.tar",
+    }

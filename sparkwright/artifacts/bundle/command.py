@@ -86,10 +86,7 @@ def fill(folder: Path, inventory: Path, hub: Hub, apt: Sequence[str] = ()) -> st
         for name in map(registry_architecture, architectures):
             sources = list(apt) or ubuntu_sources(name)
             download_packages(INSTALLED, name, sources, folder / PACKAGES / name)
-        for name in {recipe.name for recipe in recipes}:
-            for archive in archives().glob(f"{name}-{'[0-9a-f]' * 8}.tar"):
-                (folder / COMPILED).mkdir(exist_ok=True)
-                shutil.copy(archive, folder / COMPILED)
+        _take_compiled(folder, recipes)
         index = _index(folder, lock, images)
     size = sum(file.size for file in index.files.values())
     return (
@@ -181,6 +178,15 @@ def _fetch_images(folder: Path, recipes: Sequence[Recipe], lock: Lock) -> dict[s
             image = fetch_image(reference, arch, folder / IMAGES)
         found[key] = image
     return found
+
+
+def _take_compiled(folder: Path, recipes: Sequence[Recipe]) -> None:
+    """Copy what this machine has of code that Sparks compiled for these recipes."""
+    shutil.rmtree(folder / COMPILED, ignore_errors=True)
+    for recipe in recipes:
+        for archive in archives().glob(f"{recipe.name}-{'[0-9a-f]' * 8}.tar"):
+            (folder / COMPILED).mkdir(exist_ok=True)
+            shutil.copy(archive, folder / COMPILED)
 
 
 def _index(folder: Path, lock: Lock, images: dict[str, BundledImage]) -> BundleIndex:
