@@ -185,14 +185,9 @@ class Place(str):
         """Return where an engine keeps what it compiles: it loads no code of another's making."""
         return f"{self.root}/cache/{self.user}/{image}"
 
-    @property
-    def archives(self) -> str:
-        """The folder of what first engines compiled, before any client: an archive a release."""
-        return f"{self.root}/cache/compiled"
-
     def compiled(self, release: str) -> str:
-        """Return the archive of what a release's first engine has compiled."""
-        return f"{self.archives}/{release}.tar"
+        """Return the archive of what a release's first engine has compiled, before any client."""
+        return f"{self.root}/cache/compiled/{release}.tar"
 
 
 def seat_folders(place: Place) -> list[Directory | Symlink]:

@@ -14,6 +14,8 @@ A replica's inventory has the digest of the index, and the index those of all el
 believed because it is on the disk that brings the bundle.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import re
@@ -56,6 +58,15 @@ def archives() -> Path:
     """Return this machine's folder of what Sparks have compiled: RELEASE.tar."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "sparkwright" / COMPILED
+
+
+def own_archive(name: str) -> Bundle | None:
+    """Return this machine's folder as a bundle of one archive, by its path in one; None without."""
+    file = archives().parent / name
+    if not file.is_file():
+        return None
+    files = {name: BundledFile(size=file.stat().st_size, sha256=file_hash(file))}
+    return Bundle(archives().parent, BundleIndex(version=1, lock=Lock(), images={}, files=files))
 
 
 def blob(digest: str) -> str:

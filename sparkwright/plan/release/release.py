@@ -180,19 +180,13 @@ def _keep(place: Place, release: str) -> str:
     making who could have got hold of it. Of a pair there is none: each rank compiles its own, both
     at once.
     """
-    file, fresh = shlex.quote(place.compiled(release)), _fresh(place)
+    file, fresh = shlex.quote(place.compiled(release)), f"{place.cache(CACHE)}.fresh"
     return (
         f"[ -e {fresh} ] && rm {fresh} || exit 0\n"
-        f"mkdir -p -m 700 {shlex.quote(place.archives)} || exit 1\n"
         f"( umask 077; ulimit -f {MOST_COMPILED // 512}; {_tar(place, '--create')} . >{file}.new "
         f") && exec mv {file}.new {file}\n"
         f"rm -f {file}.new; exit 1\n"
     )
-
-
-def _fresh(place: Place) -> str:
-    """Return the file that is there as long as no engine has served from a home."""
-    return f"{place.cache(CACHE)}.fresh"
 
 
 def _tar(place: Place, option: str, more: str = "") -> str:
@@ -207,9 +201,10 @@ def _made(place: Place, release: str, network: str, *, lends: bool) -> str:
     What only asks for image and user ends there.
     """
     sockets, cache = shlex.quote(place.sockets(release)), place.cache(CACHE)
+    begun = _lent(place, release) if lends else f"rm -f {cache}.fresh\n"
     made = (
         f"mkdir -p -m 777 {sockets} && rm -f {sockets}/{SOCKET} || exit 1\n"
-        f"{_lent(place, release) if lends else f'rm -f {_fresh(place)}{chr(10)}'}"
+        f"{begun}"
         f'mkdir -p -m 700 {cache} && chown "$user" {cache} || exit 1\n'
     )
     if network == MEDIA_NETWORK:
@@ -225,12 +220,14 @@ def _lent(place: Place, release: str) -> str:
     alone: the engine compiles by itself.
     """
     file, cache = shlex.quote(place.compiled(release)), place.cache(CACHE)
+    fresh = f"{cache}.fresh"
     made = f'mkdir -p -m 700 {cache}.new && chown "$user" {cache}.new'
     return (
         f"if [ ! -d {cache} ] && [ -f {file} ]; then\n"
         f"  {made} && {_tar(place, '--extract', '.new')} <{file} && mv {cache}.new {cache}\n"
         f"elif [ ! -d {cache} ] && [ -e {shlex.quote(f'{place}/state/switch.json')} ]; then\n"
-        f"  mkdir -p {place.root}/cache/{place.user} && : >{_fresh(place)}\n"
+        f"  mkdir -p {place.root}/cache/{place.user} {place.root}/cache/compiled\n"
+        f"  : >{fresh}\n"
         "fi\n"
     )
 
