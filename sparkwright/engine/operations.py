@@ -9,6 +9,7 @@ from pyinfra.api import FunctionCommand, Host, QuoteString, State, StringCommand
 from pyinfra.api.command import PyinfraCommand
 from pyinfra.api.exceptions import PyinfraError
 
+from sparkwright.artifacts.compiled.deploy import collect
 from sparkwright.artifacts.jobs.deploy import LOST, put_manifest, start
 from sparkwright.common.operations import differs, failing, run_now, spark_name
 from sparkwright.common.placed import Place
@@ -101,6 +102,7 @@ def serving(
             return
         if outcome.start:
             host.log(f"engine: its start took {outcome.start.line(release.recipe.expected)}")
+        yield from collect(release)
         engines = read_now(host, ask_release(release))
     trouble = None
     if release.ranks.rank == 0:

@@ -75,6 +75,7 @@ class Supervisor:
         self._engine = probe.Engine(root, release, self._unit["model"], self._unit["answers"])
         self._container = Container(f"vllm-{release}", folder / "run")
         self._standby = Standby(root, release, self._unit)
+        self._keep = folder / "keep"
         self._crashes = CrashGuard(root, release, boot_id())
         self._stop_requested = asyncio.Event()
         self._link: peer_link.Link | None = None
@@ -187,6 +188,9 @@ class Supervisor:
             except TimeoutError:
                 late = f"the engine did not answer within {seconds} s"
                 raise EndError(late, word=starts.LATE) from None
+            # No client has reached it yet.
+            if self._keep.exists() and await _run(str(self._keep)):
+                log("warning: what it has compiled is not kept for other Sparks")
         self._serves = True
         notify("READY=1")
         show("serving")

@@ -23,7 +23,12 @@ from sparkwright.declared.recipe.values import (
     STANDBY,
 )
 from sparkwright.declared.recipe.vllm_names import table
-from sparkwright.plan.release.container import CONTAINER_OPTIONS, MEDIA_NETWORK, slice_of
+from sparkwright.plan.release.container import (
+    CONFINEMENT,
+    CONTAINER_OPTIONS,
+    MEDIA_NETWORK,
+    slice_of,
+)
 
 # Where the engine finds things inside its container.
 _MODELS = "/models"
@@ -109,6 +114,8 @@ def serve_arguments(recipe: Recipe, ranks: Ranks) -> list[str]:
     words = ["serve", _container_path(recipe, "model")]
     args = dict(recipe.args)
     domains = args.pop(DOMAINS, [NOWHERE])
+    if sizes := recipe.capture_sizes:
+        args["cudagraph-capture-sizes"] = sizes
     for option, value in args.items():
         words += _option(option, _resolve(recipe, value))
     # Ours come last: of a repeated option vLLM takes the last.
@@ -176,6 +183,16 @@ def docker_run(
     words += [*_AT_HOME, "--volume", type(cache)(f"{place.cache(cache)}:{_HOME}")]
     words += ["--entrypoint", _ENTRYPOINT, image]
     return words + container_arguments(recipe, ranks)
+
+
+def tar_run(home: str, *options: str) -> list[str]:
+    """Return the command that packs or unpacks an engine's home: as its user, and confined so."""
+    return [
+        *("docker", "run", "--rm", "--interactive", "--pull", "never", "--log-driver", "none"),
+        *("--network", "none", *CONFINEMENT, "--user", _USER),
+        *("--volume", Expansion(f"{home}:{_HOME}"), "--entrypoint", "tar", IMAGE),
+        *(*options, "--file", "-", "--directory", _HOME),
+    ]
 
 
 def network_of(recipe: Recipe, nodes: int) -> str:
