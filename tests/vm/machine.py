@@ -104,7 +104,8 @@ def switched_on() -> Iterator[Machine]:
         # Without cmpxchg16b: a kernel panicked at its start, as QEMU 7.2 had left half a pointer in
         # the flags after one.
         options = f"""
-            -accel tcg -cpu max,-cx16 -m 2048 -smp 1 -nodefaults -display none -serial file:{CONSOLE}
+            -accel tcg -cpu max,-cx16 -m 2048 -smp 1 -nodefaults -display none
+            -serial file:{CONSOLE}
             -kernel {built / image.KERNEL} -initrd {built / image.INITRD}
             -drive file={built / image.DISK},if=virtio,format=raw,snapshot=on
             -netdev user,id=lan,hostfwd=tcp:127.0.0.1:{port}-:22 -device virtio-net-pci,netdev=lan

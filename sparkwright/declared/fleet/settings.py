@@ -100,7 +100,8 @@ class Settings(Model):
 
     standby: Annotated[Literal["auto", "never"], Field(description="auto or never")] = "auto"
     """"auto": where the memory plan has room, a second engine waits beside the one that serves,
-    just before it would use the GPU: the next start goes on from there. A change is another release."""
+    just before it would use the GPU: the next start goes on from there. A change is another
+    release."""
 
     keep_releases: Annotated[int, whole(0)] = 2
     """Previous releases that `clean` keeps for a rollback."""
