@@ -98,13 +98,14 @@ def test_the_table_has_a_line_for_each_spark() -> None:
     ]
     head, a, b, c, d = table(rows)
     assert " ".join(head.split()) == (
-        "spark replica recipe release up since tok/s requests KV drafts GiB MHz W °C restarts"
+        "spark replica recipe release up since tok/s requests KV drafts GiB MHz W °C restarts "
+        "standby"
     )
     assert " ".join(a.split()) == (
-        "spark-a chat lab-tiny 0a1b2c3d 21 Nov 09:05 40 4+2 25 % 63 % 70/122 2405 61 67 2"
+        "spark-a chat lab-tiny 0a1b2c3d 21 Nov 09:05 40 4+2 25 % 63 % 70/122 2405 61 67 2 -"
     )
     assert b.split()[7:11] == ["-", "-", "-", "-"]
-    assert c.split() == ["c", "chat", "lab-tiny", "-", "no", "answer", *"-" * 9]
+    assert c.split() == ["c", "chat", "lab-tiny", "-", "no", "answer", *"-" * 10]
     assert d.split()[:5] == ["d", "-", "-", "-", "idle"]
     # Numbers line up on their right.
     assert {line.index(" 2405") for line in (a, b, d)} == {head.index("  MHz")}
