@@ -24,8 +24,10 @@ _HEADINGS = (
 # The columns of numbers, which are aligned on their right.
 _NUMBERS = frozenset(_HEADINGS[5:])
 # The columns that a narrow terminal does without, the first to go first.
-_SPARED = ("°C", "W", "MHz", "drafts", "KV", "standby", "restarts", "requests", "recipe")
-_SPARED += ("GiB", "replica")
+_SPARED = (
+    *("°C", "W", "MHz", "drafts", "KV", "standby", "restarts", "requests", "recipe", "GiB"),
+    "replica",
+)
 
 
 class EngineLoad(Bounded):
