@@ -81,7 +81,6 @@ def test_what_starts_took_is_kept_and_bounds_the_next(spark: Spark) -> None:
 
 
 def test_a_start_of_which_nothing_can_be_kept_serves(spark: Spark) -> None:
-    (spark.root / "state").mkdir()
     (spark.root / "state/starts").mkdir()
     spark.start()
     spark.wait_ready()
