@@ -56,6 +56,10 @@ trial_seconds = 120
 # tokens, at 30 a second, takes 270.
 drain_seconds = 300
 
+# "auto": where the memory plan has room, a second engine waits beside the one that serves, just
+# before it would use the GPU: the next start goes on from there. A change is another release.
+standby = "auto"
+
 # Previous releases that `clean` keeps for a rollback.
 keep_releases = 2
 

@@ -1,4 +1,4 @@
-"""Where both engines do not fit, the new release does what needs no GPU while the old one serves."""
+"""Where both engines do not fit, the new release does what needs no GPU before the old stops."""
 
 import os
 import signal
