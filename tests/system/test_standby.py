@@ -57,7 +57,6 @@ def test_a_killed_engine_is_followed_by_its_standby(spark: Handle, served: str) 
     standby = waits(spark)
     looked = pyinfra("deploys/status.py", "--data", "json=-").succeeded().output
     assert '"standby": true' in looked
-    assert pyinfra("deploys/drift.py").status == 0
     spark.run(f"sudo docker kill vllm-{served}")
     eventually(lambda: engine(spark) == standby, "the standby as the engine")
     wait_active(spark)
