@@ -38,8 +38,8 @@ stranger_connections = 200
 key_requests = None
 
 # Seconds for which the door holds a request while no engine serves; then, and with 0 at once, it
-# answers 503. None: as long as the engine may take to start (its recipe's start_timeout), but at
-# most 590, as clients give up after 600; docs/door.md explains it.
+# answers 503. None: as long as a start may take, by the recipe and by recorded ones, but at most
+# 590, as clients give up after 600; docs/door.md explains it.
 hold_seconds = None
 
 # "auto": if ufw is on, it is opened for the door and a pair's fabric. "on": ufw is turned on, too.
@@ -55,6 +55,10 @@ trial_seconds = 120
 # Seconds that requests in flight get to end before their engine is stopped: an answer of 8,000
 # tokens, at 30 a second, takes 270.
 drain_seconds = 300
+
+# "auto": where the memory plan has room, a second engine waits beside the one that serves, just
+# before it would use the GPU: the next start goes on from there. A change is another release.
+standby = "auto"
 
 # Previous releases that `clean` keeps for a rollback.
 keep_releases = 2

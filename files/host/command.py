@@ -10,6 +10,7 @@ import sys
 # Subcommand -> the module of `host` whose `command` runs it, and what it is for.
 COMMANDS = {
     "engine": ("engine.supervisor", "run the engine of a release, as vllm@RELEASE does"),
+    "start": ("engine.startup", "keep what the start of an engine took"),
     "switch": ("engine.switch.course", "have another release serve, or take that back"),
     "door": ("door.door", "list the engines behind the door, or change which is preferred"),
     "metrics": ("insight.monitoring.metrics", "print the metrics of GPU, engine, memory and door"),

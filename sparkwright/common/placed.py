@@ -185,6 +185,10 @@ class Place(str):
         """Return where an engine keeps what it compiles: it loads no code of another's making."""
         return f"{self.root}/cache/{self.user}/{image}"
 
+    def compiled(self, release: str) -> str:
+        """Return the archive of what a release's first engine has compiled, before any client."""
+        return f"{self.root}/cache/compiled/{release}.tar"
+
 
 def seat_folders(place: Place) -> list[Directory | Symlink]:
     """Return the folder of a second seat: what it has of its own, and links to the rest."""

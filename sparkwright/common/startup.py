@@ -1,15 +1,15 @@
-"""The durations of a start's phases, read from vLLM's log."""
+"""What a start of an engine took, in all and by its phases, as its Spark has kept it."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+
+from sparkwright.common.part import Bounded
 
 COLD_START, WARM_START = "start-cold", "start-warm"
 
-# Metric, in seconds -> its label.
+# Metric, in seconds -> its label, in the order of a start: files/host/engine/startup.py finds them.
 PHASES: Mapping[str, str] = {
     "init_seconds": "Until the model loads",
     "weights_seconds": "Loading weights",
@@ -17,87 +17,74 @@ PHASES: Mapping[str, str] = {
     "drafter_seconds": "Loading the drafter",
     # The drafter's too.
     "compile_seconds": "torch.compile",
+    # Triton compiles its kernels in it.
+    "warmup_seconds": "First run",
     # FlashInfer's autotuner.
     "autotune_seconds": "Trying kernels",
     "graphs_seconds": "Capturing CUDA graphs",
+    "server_seconds": "Preparing the server",
+    "token_seconds": "First token",
     "ready_seconds": "Start to first answer",
 }
-
-# Log lines of vLLM 0.17 to 0.33, and of FlashInfer, which have a time.
-_SECONDS = r"([0-9]{1,7}(?:\.[0-9]+)?)"
-_WEIGHTS = re.compile(rf"Loading weights took {_SECONDS} seconds")
-_COMPILED = re.compile(rf"torch\.compile (?:takes|took) {_SECONDS} s in total")
-_COMPILES = re.compile(r"Compiling a graph for")
-_GRAPHS = re.compile(rf"Graph capturing finished in {_SECONDS} secs")
-_TUNING = re.compile(
-    r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) .*\[Autotuner\]:? Autotuning process (starts|ends)"
-)
-# Our supervisor's first and last words of a start, and vLLM's of the model.
-_BEGUN, _SERVES = re.compile(r"^starting the engine$"), re.compile(r"^serving$")
-# The second, of vLLM's V2 model runner.
-_LOADS = re.compile(r"Starting to load model|Loading model from scratch")
-
-# All of them in one pattern, by which the benchmark on the Spark selects lines of the journal.
-_ALL = (_BEGUN, _LOADS, _WEIGHTS, _COMPILED, _COMPILES, _GRAPHS, _TUNING, _SERVES)
-KEPT = "|".join(each.pattern for each in _ALL)
+# A phase is slow that takes so many times the median of so many starts, and so many seconds more,
+# as an owner notices: the same weights took 16.5 to 26.8 s from one machine's page cache
+# (docs/performance.md).
+_SLOW, _ENOUGH, _SECONDS = 2, 3, 10
+_REST = "other_seconds"
 
 
-def timings(lines: Iterable[str]) -> dict[str, float]:
-    """Return metric -> seconds of the phases that the lines contain."""
-    found: dict[str, float] = {}
-    tuning = None
-    for line in lines:
-        # The model's weights come before those of the drafter.
-        weights = "drafter_seconds" if "weights_seconds" in found else "weights_seconds"
-        for metric, pattern in (
-            (weights, _WEIGHTS),
-            ("compile_seconds", _COMPILED),
-            ("graphs_seconds", _GRAPHS),
-        ):
-            if match := pattern.search(line):
-                found[metric] = found.get(metric, 0.0) + float(match[1])
-        if match := _TUNING.search(line):
-            try:
-                at = datetime.strptime(match[1], "%Y-%m-%d %H:%M:%S,%f")
-            except ValueError:
-                # The log of an engine is untrusted: this is no time.
-                continue
-            if match[2] == "starts":
-                tuning = at
-            elif tuning:
-                spent = (at - tuning).total_seconds()
-                found["autotune_seconds"] = found.get("autotune_seconds", 0.0) + spent
-    return found
+class Start(Bounded, extra="ignore"):
+    """A start of an engine: files/host/common/starts.py."""
+
+    at: float
+    release: str
+    kind: str
+    seconds: float
+    phases: dict[str, float]
+    failed: str
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.0f} s ({self.failed or self.kind})"
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The seconds of its phases, by metric."""
+        found = {f"{phase}_seconds": seconds for phase, seconds in self.phases.items()}
+        return {name: found[name] for name in PHASES if name in found}
+
+    @property
+    def figures(self) -> dict[str, dict[str, float]]:
+        """Its figures as those of a workload; of one with a head start recipes expect none."""
+        if (name := f"start-{self.kind}") not in (COLD_START, WARM_START):
+            return {}
+        return {name: {**self.metrics, "ready_seconds": self.seconds}}
+
+    def line(self, expected: Mapping[str, Mapping[str, float]]) -> str:
+        """Return its parts beside the recipe's, as in "600 s (cold): weights 501 s (557)"."""
+        wanted = expected.get(f"start-{self.kind}", {})
+        parts = [
+            f"{metric.removesuffix('_seconds')} {seconds:.0f} s"
+            + (f" ({wanted[metric]:.0f})" if metric in wanted else "")
+            for metric, seconds in self.metrics.items()
+        ]
+        return f"{self}: {', '.join(parts)}" if parts else f"{self}"
 
 
-def start_figures(kept: Sequence[Sequence[Any]]) -> dict[str, dict[str, float]]:
-    """Return the figures of a start as those of a workload; it is cold or with warm caches."""
-    lines = [str(line) for _, line in kept]
-    found = timings(lines)
-    begun = _time_of(kept, _BEGUN)
-    for metric, pattern in (("init_seconds", _LOADS), ("ready_seconds", _SERVES)):
-        ended = _time_of(kept, pattern)
-        if begun is not None and ended is not None:
-            found[metric] = ended - begun
-    if not found:
-        return {}
-    compiled = any(_COMPILES.search(line) for line in lines)
-    return {COLD_START if compiled else WARM_START: found}
-
-
-def start_line(lines: Sequence[str], expected: Mapping[str, Mapping[str, float]]) -> str:
-    """Return the summary of a start, such as "weights 501 s (557), compile 43 s (10)"."""
-    found = start_figures([(0, line) for line in lines])
-    parts = []
-    for name, phases in found.items():
-        for metric, seconds in phases.items():
-            if metric in ("init_seconds", "ready_seconds"):
-                continue
-            wanted = expected.get(name, {}).get(metric)
-            beside = "" if wanted is None else f" ({wanted:.0f})"
-            parts.append(f"{metric.removesuffix('_seconds')} {seconds:.0f} s{beside}")
-    return ", ".join(parts)
-
-
-def _time_of(kept: Sequence[Sequence[Any]], pattern: re.Pattern[str]) -> float | None:
-    return next((float(at) for at, line in kept if pattern.search(str(line))), None)
+def slow_phases(starts: Sequence[Start]) -> Iterator[str]:
+    """Yield the phases of the last start, if it served, that took longer than is usual for those
+    of its kind before; what no phase explains counts as one.
+    """
+    like = [
+        {**each.metrics, _REST: each.seconds - sum(each.metrics.values())}
+        for each in starts
+        if not each.failed and each.kind == starts[-1].kind
+    ]
+    before = like[:-1]
+    if len(before) < _ENOUGH or starts[-1].failed:
+        return
+    for metric, took in like[-1].items():
+        usual = median(each.get(metric, 0.0) for each in before)
+        if took > _SLOW * usual and took - usual > _SECONDS:
+            label = PHASES.get(metric, "What no phase explains")
+            those = f"the median of {len(before)} {starts[-1].kind} starts"
+            yield f"{label}: {took:.0f} s; {those} is {usual:.0f} s"

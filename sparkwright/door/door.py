@@ -137,6 +137,8 @@ class DoorPlan:
         rate, strangers = self.settings.key_requests, self.settings.stranger_connections
         values = {
             "root": root,
+            # What starts usually take, by `sparkwright-host door`.
+            "again": f'"%[str(again),map({root}/door/choice.map,10)]"',
             "jail": f"{root}/{SOCKETS}" if self.behind == ENGINES else "/var/lib/haproxy",
             "door": self,
             "settings": self.settings,

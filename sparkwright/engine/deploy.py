@@ -8,6 +8,7 @@ from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand, deploy, operation
 from pyinfra.api.command import PyinfraCommand
 
+from sparkwright.artifacts.compiled.deploy import ask_archive, lent
 from sparkwright.common.command_line import next_line
 from sparkwright.common.files import Directory, Entry, ManagedFile
 from sparkwright.common.operations import Refused, differs, failing, notice, spark_name
@@ -23,7 +24,7 @@ from sparkwright.machine.host.operations.files import managed_files, placed
 from sparkwright.machine.host.operations.services import guarded
 from sparkwright.plan.release.container import guard_files
 from sparkwright.plan.release.programs import program_files
-from sparkwright.plan.release.release import PROGRAM, Release
+from sparkwright.plan.release.release import PROGRAM, SCRIPTS, Release
 from sparkwright.run.ending import conclude
 from sparkwright.run.state import read
 from sparkwright.run.target import Target, seats, target
@@ -38,6 +39,8 @@ def reads(own: Target) -> Iterator[Ask[Any]]:
     """Yield what the steps read of a Spark."""
     for seat in own.chosen_seats:
         served = seat.release
+        if served and served.ranks.nodes == 1:
+            yield ask_archive(served)
         yield ask_release(served) if served else EngineState.ask(root=seat.place)
 
 
@@ -96,11 +99,13 @@ def _lay_down(served: Release) -> None:
         *(Directory(f"{folder}/{name}") for name in served.directories),
         ManagedFile(f"{folder}/{PROGRAM}", served.program, mode="755"),
         *(
-            ManagedFile(f"{folder}/{name}", text, mode="755" if name == "run" else "644")
+            ManagedFile(f"{folder}/{name}", text, mode="755" if name in SCRIPTS else "644")
             for name, text in served.files.items()
         ),
     ]
     laid_down(name="Release and unit", entries=entries)
+    if served.ranks.nodes == 1:
+        lent(name="Compiled code", served=served)
 
 
 @operation()

@@ -9,10 +9,10 @@ from pyinfra.api import FunctionCommand, Host, QuoteString, State, StringCommand
 from pyinfra.api.command import PyinfraCommand
 from pyinfra.api.exceptions import PyinfraError
 
+from sparkwright.artifacts.compiled.deploy import collect
 from sparkwright.artifacts.jobs.deploy import LOST, put_manifest, start
 from sparkwright.common.operations import differs, failing, run_now, spark_name
 from sparkwright.common.placed import Place
-from sparkwright.common.startup import start_line
 from sparkwright.common.terminal import plain
 from sparkwright.engine.state import (
     SHARE,
@@ -100,8 +100,9 @@ def serving(
         if not outcome.served:
             yield failing(_complaint(release.id, outcome))
             return
-        if phases := start_line(outcome.log, release.recipe.expected):
-            host.log(f"engine: its start took: {phases}")
+        if outcome.start:
+            host.log(f"engine: its start took {outcome.start.line(release.recipe.expected)}")
+        yield from collect(release)
         engines = read_now(host, ask_release(release))
     trouble = None
     if release.ranks.rank == 0:
@@ -247,6 +248,7 @@ def _follow(
             raise
         cursor = now.cursor or cursor
         outcome.log += now.lines
+        outcome.start = now.start or outcome.start
         # A switch that fails within a second has ended before its journal was read.
         unread = now.report is not None and not (since or now.lines)
         if now.report:

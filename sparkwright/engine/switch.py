@@ -11,9 +11,9 @@ from pydantic import Field
 
 from sparkwright.common.hardware import GIB, Hardware
 from sparkwright.common.part import Ask, Bounded, Part
+from sparkwright.common.startup import Start
 from sparkwright.machine.host.survey import Handover
-from sparkwright.plan.memory.check import LEAST
-from sparkwright.plan.memory.plan import CONTEXT, HOST, Load, plan_memory
+from sparkwright.plan.memory.plan import CONTEXT, HOST, LEAST, Load, plan_memory
 
 # Bytes that an engine of the lab takes beside its KV cache: 3.0 GB were measured with a tiny model
 # on vLLM's CPU build and 1 GiB of cache; and the bytes that must stay free on its shared machine.
@@ -104,6 +104,7 @@ class SwitchState(Part):
 
     Attributes:
         ended: its unit does not run.
+        start: of the engine, once it serves.
         cursor: up to which the journal was read.
         lines: the new ones of the candidate's log.
     """
@@ -112,6 +113,7 @@ class SwitchState(Part):
 
     ended: bool
     report: SwitchReport | None
+    start: Start | None = None
     cursor: str | None
     lines: tuple[str, ...]
 
@@ -124,7 +126,7 @@ class Outcome:
         served: the release serves, and starts at boot.
         attempted: a switch was begun, or one under way was joined.
         reason: why it does not serve.
-        log: the engine's log lines.
+        start, log: of the engine.
         began: seconds on a monotonic clock.
     """
 
@@ -132,6 +134,7 @@ class Outcome:
     attempted: bool = False
     reason: str = ""
     report: SwitchReport | None = None
+    start: Start | None = None
     log: list[str] = field(default_factory=list)
     ended: bool = False
     began: float = field(default_factory=time.monotonic)
@@ -205,6 +208,7 @@ def progress_line(report: SwitchReport) -> str:
     return {
         "waiting": f"waiting {report.message}",
         "draining": f"{previous} gets no new requests; {report.message or 'none is in flight'}",
+        "preparing": f"its standby gets ready while {previous} serves",
         "starting": starts if previous else "",
         "trial": f"it serves, and is on trial for {report.total:.0f} s",
         "stopping": f"{previous or 'another release'} is stopped",

@@ -15,7 +15,7 @@ from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.settings import Settings, settings_of
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import Recipe
-from sparkwright.plan.memory.plan import load_of, sized
+from sparkwright.plan.memory.plan import load_of, sized, standby_room
 from sparkwright.plan.release.bundle import Bundle, read_bundle
 from sparkwright.plan.release.command import Ranks
 from sparkwright.plan.release.lock import Lock
@@ -176,13 +176,18 @@ class SparkTarget:
             return None
         pair = (self.fabric.addresses, self.fabric.peer_addresses) if self.fabric else ()
         served = self.recipe.at_level(self.settings.log_level)
+        standby = 0
         if self.replicas:
             served = sized(load_of(served.for_sparks(1), lock, 1), self.hardware)
+        elif self.settings.standby == "auto":
+            nodes = len(self.ranks)
+            standby = standby_room(load_of(served.for_sparks(nodes), lock, nodes), self.hardware)
         return make_release(
             served.from_domains(self.settings.media_domains),
             lock,
             self.place,
             Ranks(self.ranks, pair if self.rank == 0 else pair[::-1], self.rank or 0),
+            standby,
         )
 
 

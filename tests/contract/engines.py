@@ -43,7 +43,7 @@ mount --bind "$0" "$0"
 mount -o remount,bind,ro "$0"
 cd "$0"
 for folder in tmp run root mnt; do mount -t tmpfs tmpfs $folder; done
-mkdir run/vllm
+mkdir run/vllm run/standby
 mount --bind "$1" mnt
 mount -o remount,bind,ro mnt
 mount -t proc proc proc

@@ -70,6 +70,7 @@ def spark(
             "machine.memory": memory | {"engine": size, "beside": 0, "reserved": 0},
             "engines.switch": switch | {"lines": [log] if log else []},
             "engines.history": history,
+            "artifacts.compiled": {"size": None, "current": ""},
         },
         spark="a",
     )

@@ -3,6 +3,7 @@
 The tests build on one another, in order.
 """
 
+import json
 import re
 import shlex
 import subprocess
@@ -201,6 +202,26 @@ def test_reboot_serves_again(spark: Handle, served: str) -> None:
     spark.reboot()
     wait_active(spark)
     assert pyinfra(DEPLOY).succeeded().changed == frozenset()
+
+
+def test_what_starts_took_is_kept_and_told(spark: Handle, served: str) -> None:
+    """By a program in the unit of the engine, and through a reboot; the door goes by it."""
+    wait = f"sudo grep -c {served} /opt/qwen36/state/starts"
+    eventually(lambda: int(spark.run(wait).stdout) >= 3, "a record of the last start")
+    kept = [
+        json.loads(each)
+        for each in spark.run("cat /opt/qwen36/state/starts").stdout.split("\n")[:-1]
+    ]
+    for each in kept:
+        print(each)
+        assert (each["kind"], each["failed"]) == ("warm", "")
+        assert each["phases"]["init"] > 0
+        assert each["phases"]["token"] > 0
+        assert sum(each["phases"].values()) <= each["seconds"] + 0.1
+    last = f"{kept[-1]['seconds']:.0f} s (warm)"
+    assert f"spark1: starts: {last}, " in pyinfra("deploys/status.py").succeeded().output
+    again = spark.run("sudo cat /opt/qwen36/door/choice.map").stdout.split("again ")[1]
+    assert int(again) >= min(each["seconds"] for each in kept)
 
 
 def test_power_cut_serves_again_and_is_named(spark: Handle, served: str) -> None:

@@ -55,8 +55,12 @@ def _shown(figure: float) -> str:
 def told(
     recipe: str, vllm: str, sparks: int = 1, env: dict[str, str] | None = None, **args: object
 ) -> MemoryPlan:
-    """Plan a recipe's checkpoints with a source's own options, and no others."""
+    """Plan a recipe's checkpoints with a source's own options, and no others.
+
+    Their vLLM chose the graphs.
+    """
     options = {name.replace("_", "-"): value for name, value in args.items()}
+    options["performance-mode"] = "balanced"
     base = load_recipe(recipe)
     changed = base.model_copy(update={"args": options, "env": env or {}, "judged_by": vllm})
     return plan_memory(nominal_load(changed, sparks), HARDWARE[base.hardware[0]])
@@ -209,6 +213,7 @@ def logged() -> Iterator[Row]:
             shape = shape.model_copy(update={"quantized": False, "vision": 0})
         args = {key.replace("_", "-"): value for key, value in given.items() if key != "share"}
         args |= {"language-model-only": True, "gpu-memory-utilization": given["share"]}
+        args["performance-mode"] = "balanced"
         changed = {"args": args, "env": {}, "judged_by": "0.26.0"}
         recipe = load_recipe("qwen3.5-35b").model_copy(update=changed)
         load = Load(recipe, 1, {"model": Weights(repo, size, shape)})

@@ -14,6 +14,7 @@ runs, without a reload of it: a reload leaves a second process until the last st
 """
 
 import fcntl
+import math
 import re
 import sys
 import time
@@ -22,12 +23,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
+from host.common import starts
 from host.common.atomic import replace
 from host.common.seat import SOCKET, seat_of
 from host.door.haproxy import BACKENDS, NOBODY_SERVER, PATIENT, DoorError, Haproxy, server
 
 RUN = Path("/run")
 NO_RELEASE = "-"
+# Seconds after which a client may ask again, where no start tells when an engine serves.
+AGAIN = 10
+# Seconds of a hold that follows from starts: a switch may be to a release whose start is cold, and
+# clients give up after 600.
+HOLD = (300, 590)
 
 _RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SERVER = re.compile(rf"    server ({_RELEASE.pattern}) unix@/\1/{re.escape(SOCKET)} check ")
@@ -41,7 +48,7 @@ class Door:
     """
 
     def __init__(self, root: Path, run: Path | None = None) -> None:
-        self._folder = root / "door"
+        self._root, self._folder = root, root / "door"
         seat = seat_of(root)
         name = f"door@{seat}" if seat else "door"
         self.unit = f"{name}.service"
@@ -144,6 +151,8 @@ class Door:
         with self._locked():
             engines, choice = self._read()
             yield engines, choice
+            usual = starts.usual(starts.alike(self._root, choice["first"]))
+            choice["again"] = f"{10 * math.ceil(usual / 10) or AGAIN}"
             self._write(engines, choice)
             self.haproxy.apply(engines, self._map, choice)
 
@@ -164,6 +173,11 @@ class Door:
             text += f"backend {backend} from {'patient' if backend == PATIENT else 'door'}\n"
             text += f"    use-server %[{rule}] if {{ {rule} -m found }} "
             text += f"!{{ str(hold),map({self._map}) yes }}\n"
+            unit = starts.laid_down(self._root, choice["first"], "unit.json")
+            if backend == PATIENT and "start_timeout" in unit:
+                most = min(HOLD[1], unit["start_timeout"])
+                seconds = starts.bound(self._root, choice["first"], HOLD[0], most)
+                text += f'.if streq("$HOLD",recorded)\n    retries {seconds}\n.endif\n'
             for release in engines:
                 text += f"    server {server(backend, release, hold)}\n"
         choices = "".join(f"{key} {value}\n" for key, value in choice.items())

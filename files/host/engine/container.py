@@ -31,12 +31,30 @@ class Container:
         """Tell whether the client runs."""
         return self._client is not None and self._client.returncode is None
 
-    async def start(self, environment: dict[str, str]) -> None:
+    async def start(self, environment: dict[str, str], *, quiet: bool = False) -> None:
         """Start the client with these variables on top of our own."""
         self.begun = True
+        output = DEVNULL if quiet else None
         self._client = await asyncio.create_subprocess_exec(
-            self._command, stdin=DEVNULL, env=os.environ | environment
+            self._command,
+            stdin=DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=os.environ | environment,
         )
+
+    async def adopt(self, name: str) -> bool:
+        """Give the container of another name this one's, and follow it; tell whether it was there.
+
+        The client ends with the container's exit status, as that of `start` does.
+        """
+        if await docker("rename", name, self._name):
+            return False
+        self.begun = True
+        self._client = await asyncio.create_subprocess_exec(
+            *("docker", "attach", "--no-stdin", "--sig-proxy=false", self._name), stdin=DEVNULL
+        )
+        return True
 
     async def ended(self) -> int:
         """Wait for the end; return the container's exit status."""

@@ -15,21 +15,26 @@ import time
 import traceback
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Awaitable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from host.common import probe
+from host.common import probe, starts
 from host.common.command_line import words
 from host.common.log import log, notify, show
 from host.common.seat import place
 from host.engine import peer_link
 from host.engine.container import Container, docker, fabric_environment, netdevs
 from host.engine.crash_guard import CrashGuard, boot_id
+from host.engine.standby import Standby
 
 PING = 5.0
 RETRY = 2.0
 # What the worker gives a head that drains, on top of the head's own bound.
 DRAIN_MARGIN = 15
+# Seconds that each start has: the slowest one measured of a model that fits took 497, with all
+# caches empty (docs/performance.md).
+LEAST = 600
 
 _HARD_DOWN = (
     "this Spark went down hard twice within an hour while its engine ran (out of memory?): "
@@ -41,11 +46,11 @@ _DROP_CACHES = "timeout 20 sync; echo 3 > /proc/sys/vm/drop_caches"
 
 
 class EndError(Exception):
-    """The end of this run: its reason and exit status."""
+    """The end of this run: its reason, exit status, and the word for it as the end of a start."""
 
-    def __init__(self, reason: str, status: int = 1) -> None:
+    def __init__(self, reason: str, status: int = 1, word: str = "ended") -> None:
         super().__init__(reason)
-        self.status = status
+        self.status, self.word = status, word
 
 
 class StopError(EndError):
@@ -66,15 +71,17 @@ class Supervisor:
     def __init__(self, root: Path, release: str) -> None:
         folder = root / "releases" / release
         self._unit: dict[str, Any] = json.loads((folder / "unit.json").read_text("utf-8"))
-        self._release = release
+        self._root, self._release = root, release
         self._engine = probe.Engine(root, release, self._unit["model"], self._unit["answers"])
         self._container = Container(f"vllm-{release}", folder / "run")
+        self._standby = Standby(root, release, self._unit)
+        self._keep = folder / "keep"
         self._crashes = CrashGuard(root, release, boot_id())
         self._stop_requested = asyncio.Event()
         self._link: peer_link.Link | None = None
         self._pair: peer_link.Pair | None = None
         self._is_worker = bool(self._unit["rank"])
-        self._serves = False
+        self._begun, self._serves = 0.0, False
         if self._unit["fabric"]:
             addresses = tuple(twins[0] for twins in self._unit["fabric"])
             sparks = tuple(self._unit["sparks"])
@@ -97,6 +104,8 @@ class Supervisor:
             show(reason if end.status == 3 else f"engine ended: {reason}")
             if self._link:
                 self._link.say("end", reason)
+            if self._stop_requested.is_set():
+                await self._standby.remove()
             problem = await self._container.remove() if self._container.begun else None
             if problem:
                 # It may hold the memory: should this Spark have to be switched off, that counts.
@@ -105,6 +114,8 @@ class Supervisor:
                 self._crashes.clear()
             if self._link:
                 await self._link.close()
+            if self._begun and not self._serves and not isinstance(end, StopError):
+                await self._keep_start(end.word)
             pings.cancel()
         return 0 if self._stop_requested.is_set() else end.status
 
@@ -149,6 +160,7 @@ class Supervisor:
 
     async def _serve(self, environment: dict[str, str]) -> None:
         show("starting the engine")
+        self._begun = time.monotonic()
         if self._unit["unified"]:
             await _run("sh", "-c", _DROP_CACHES)
         if self._link and not self._is_worker:
@@ -158,24 +170,34 @@ class Supervisor:
         except OSError as error:
             # A full disk must not keep a previous release from coming back.
             log(f"warning: should this Spark go down hard, that will not count: {error}")
-        await self._container.start(environment)
-        await first(self._container_ends(), self._answer())
+        if not await self._standby.take(self._container, environment):
+            await self._container.start(environment)
+        await first(self._container_ends(), self._answer(environment))
 
-    async def _answer(self) -> None:
+    async def _answer(self, environment: dict[str, str]) -> None:
         """Say when the engine serves, and when it no longer does; for a worker the head knows."""
         if self._link and self._is_worker:
             self._link.say("started")
             await self._link.heard("serving").wait()
         else:
-            seconds = self._unit["start_timeout"]
+            most = self._unit["start_timeout"]
+            seconds = starts.bound(self._root, self._release, LEAST, most)
             try:
                 async with asyncio.timeout(seconds):
                     await probe.ready(self._engine)
             except TimeoutError:
-                raise EndError(f"the engine did not answer within {seconds} s") from None
+                late = f"the engine did not answer within {seconds} s"
+                raise EndError(late, word=starts.LATE) from None
+            # No client has reached it yet.
+            if self._keep.exists() and await _run(str(self._keep)):
+                log("warning: what it has compiled is not kept for other Sparks")
         self._serves = True
         notify("READY=1")
         show("serving")
+        self._kept = asyncio.create_task(self._keep_start("serving"))
+        await first(self._standby.keep(environment), self._watch())
+
+    async def _watch(self) -> NoReturn:
         if self._link and self._is_worker:
             await asyncio.Event().wait()
         if self._link:
@@ -183,14 +205,23 @@ class Supervisor:
         step = self._unit["longest_step"]
         raise EndError(await probe.watch(self._engine, step, self._fabric_is_silent))
 
+    async def _keep_start(self, end: str) -> None:
+        """Have the program of the present Sparkwright keep what this start took."""
+        program = (self._root / "bin/sparkwright-host", "start", self._root, self._release)
+        seconds = f"{time.monotonic() - self._begun:.1f}"
+        with suppress(OSError):
+            if await _run("timeout", "20", "python3", "-B", *map(str, program), seconds, end):
+                log("warning: what this start took was not kept")
+
     def _fabric_is_silent(self) -> bool:
         """Tell whether ranks may wait for a fabric that comes back: how long, the link decides."""
         return bool(self._link and self._link.quiet)
 
     async def _container_ends(self) -> NoReturn:
         status = await self._container.ended()
-        refused = ": vLLM refuses its command line" if status == 2 else ""
-        raise EndError(f"its exit status was {status}{refused}", 2 if status == 2 else 1)
+        if status == 2:
+            raise EndError("its exit status was 2: vLLM refuses its command line", 2, "refused")
+        raise EndError(f"its exit status was {status}")
 
     async def _stopped(self) -> NoReturn:
         await self._stop_requested.wait()
@@ -198,7 +229,8 @@ class Supervisor:
 
     async def _peer_ends(self) -> NoReturn:
         assert self._link
-        raise EndError(f"{self._link.peer}: {await asyncio.shield(self._link.lost)}")
+        lost = await asyncio.shield(self._link.lost)
+        raise EndError(f"{self._link.peer}: {lost}", word="peer")
 
     async def _peer_stops(self) -> NoReturn:
         assert self._link

@@ -62,6 +62,12 @@ def bundle(root: str, sizes: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
+def compiled(path: str, link: str) -> dict[str, Any]:
+    """Return the bytes of an archive of compiled code, None without one; and where a link leads."""
+    size = os.stat(path).st_size if os.path.isfile(path) else None
+    return {"size": size, "current": os.path.basename(os.path.realpath(link))}
+
+
 def _hash(path: str, size: int) -> str:
     with open(path, "rb") as file:
         is_whole = os.fstat(file.fileno()).st_size == size

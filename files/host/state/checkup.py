@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from typing import Any
 
+from host.common import starts
 from host.state import docker, gpu, machine
 from host.state.engine_api import ends, metrics
 from host.state.engines import current, engines, failed_switch
@@ -61,6 +62,7 @@ def read(root: str) -> dict[str, Any]:
     return {
         "release": release,
         "unit": unit,
+        "starts": starts.alike(root, release) if release else [],
         "log": invocations(_engine_log(release), _kernel_log(), unit, recent),
         "kernel": machine.kernel(),
         "driver": word("/sys/module/nvidia/version") or None,

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from host.common import starts
 from host.common.seat import seat_of, seat_of_release
 from host.state.engine_api import ask
 from host.state.readers import names, once, run, systemd, text, whole
@@ -53,7 +54,9 @@ def read(
 
 
 def switch(root: str, release: str, since: str = "", cursor: str | None = None) -> dict[str, Any]:
-    """Return the course of a switch, with the engine's log after a cursor, or since "@SECONDS"."""
+    """Return the course of a switch, what the engine's start took, and its log, after a cursor or
+    since "@SECONDS".
+    """
     unit = f"switch@{release}.service"
     active = run("systemctl", "show", "--value", "--property=ActiveState", "--", unit).stdout
     report = text(f"{root}/jobs/switch@{release}.json")
@@ -62,9 +65,11 @@ def switch(root: str, release: str, since: str = "", cursor: str | None = None) 
     lines = run(*log, start).stdout.splitlines() if since else []
     # journalctl adds it: what an engine writes stands before.
     last = lines.pop() if lines and lines[-1].startswith(_CURSOR) else ""
+    told = json.loads(report) if report else None
     return {
         "ended": active.strip() in ("inactive", "failed"),
-        "report": json.loads(report) if report else None,
+        "report": told,
+        "start": starts.served(root, release, told["began"]) if told else None,
         "cursor": last.removeprefix(_CURSOR) or None,
         "lines": [line[:_LINE] for line in lines if line][-_LINES:],
     }

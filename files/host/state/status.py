@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from host.common import starts
 from host.common.seat import SEATS, seat_of
 from host.state import docker, gpu
 from host.state.engine_api import load
@@ -32,6 +33,7 @@ def read(root: str, door: str = "door.service") -> dict[str, Any]:
         "release": release,
         **_contents(root),
         "unit": unit,
+        "starts": starts.alike(root, release) if release else [],
         "others": sorted(
             name for name, each in units.items() if name != release and is_own(name) and runs(each)
         ),
@@ -44,6 +46,7 @@ def read(root: str, door: str = "door.service") -> dict[str, Any]:
         "disk_free": free_bytes(root),
         "door": run("systemctl", "is-active", door).stdout.strip() or "unknown",
         "held": _held(root),
+        "standby": os.path.exists(f"{root}/state/standby@{release}/waits"),
         "down": hard_down(root),
     }
 

@@ -36,6 +36,7 @@ from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.plan.release.bundle import (
+    COMPILED,
     IMAGES,
     INDEX,
     PACKAGES,
@@ -43,6 +44,7 @@ from sparkwright.plan.release.bundle import (
     BundledFile,
     BundledImage,
     BundleIndex,
+    archives,
     checkpoint_folder,
     file_hash,
     unbundled,
@@ -84,6 +86,7 @@ def fill(folder: Path, inventory: Path, hub: Hub, apt: Sequence[str] = ()) -> st
         for name in map(registry_architecture, architectures):
             sources = list(apt) or ubuntu_sources(name)
             download_packages(INSTALLED, name, sources, folder / PACKAGES / name)
+        _take_compiled(folder, recipes)
         index = _index(folder, lock, images)
     size = sum(file.size for file in index.files.values())
     return (
@@ -177,6 +180,15 @@ def _fetch_images(folder: Path, recipes: Sequence[Recipe], lock: Lock) -> dict[s
     return found
 
 
+def _take_compiled(folder: Path, recipes: Sequence[Recipe]) -> None:
+    """Copy what this machine has of code that Sparks compiled for these recipes."""
+    shutil.rmtree(folder / COMPILED, ignore_errors=True)
+    for recipe in recipes:
+        for archive in archives().glob(f"{recipe.name}-{'[0-9a-f]' * 8}.tar"):
+            (folder / COMPILED).mkdir(exist_ok=True)
+            shutil.copy(archive, folder / COMPILED)
+
+
 def _index(folder: Path, lock: Lock, images: dict[str, BundledImage]) -> BundleIndex:
     """Hash what the bundle consists of, write its index, and return that."""
     say(f"{folder}: computing the digest of each file")
@@ -187,7 +199,7 @@ def _index(folder: Path, lock: Lock, images: dict[str, BundledImage]) -> BundleI
     }
     for path in {path for image in images.values() for path in image.blobs}:
         expected[f"{IMAGES}/{path}"] = LockedFile(size=0, sha256=Path(path).name)
-    for each in (WHEELS, PACKAGES):
+    for each in (WHEELS, PACKAGES, COMPILED):
         for place in (folder / each).rglob("[!.]*"):
             if place.is_file():
                 expected[place.relative_to(folder).as_posix()] = None

@@ -80,8 +80,8 @@ class Settings(Model):
 
     hold_seconds: Annotated[int | None, whole(0, 86_400, "whole seconds", ", or None")] = None
     """Seconds for which the door holds a request while no engine serves; then, and with 0 at once,
-    it answers 503. None: as long as the engine may take to start (its recipe's start_timeout), but
-    at most 590, as clients give up after 600; docs/door.md explains it."""
+    it answers 503. None: as long as a start may take, by the recipe and by recorded ones, but at
+    most 590, as clients give up after 600; docs/door.md explains it."""
 
     firewall: Annotated[Literal["auto", "on"], Field(description="auto or on")] = "auto"
     """"auto": if ufw is on, it is opened for the door and a pair's fabric. "on": ufw is turned on,
@@ -97,6 +97,11 @@ class Settings(Model):
     drain_seconds: Seconds = 300
     """Seconds that requests in flight get to end before their engine is stopped: an answer of 8,000
     tokens, at 30 a second, takes 270."""
+
+    standby: Annotated[Literal["auto", "never"], Field(description="auto or never")] = "auto"
+    """"auto": where the memory plan has room, a second engine waits beside the one that serves,
+    just before it would use the GPU: the next start goes on from there. A change is another
+    release."""
 
     keep_releases: Annotated[int, whole(0)] = 2
     """Previous releases that `clean` keeps for a rollback."""

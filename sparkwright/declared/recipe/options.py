@@ -169,6 +169,7 @@ Length = Annotated[int, _read_by(_length, f"auto, or {_HUMAN}; at most {MOST:,}"
 Share = Annotated[float, _read_by(_share, "a share above 0, at most 1, such as 0.8")]
 Flag = Annotated[bool, _instance(bool, "true or false")]
 Word = Annotated[str, _instance(str, "text")]
+Sizes = Annotated[list[Count], _read_by(lambda value: value or None, "numbers above 0")]
 Mapped = Annotated[dict[str, Any], _read_by(_mapping, "a mapping, such as {key: value}")]
 Adapters = Annotated[
     tuple[Adapter, ...],
@@ -195,6 +196,7 @@ class Options(BaseModel):
     # With it, the share of memory does not size the KV cache.
     kv_cache_memory_bytes: Human | None = None
     max_cudagraph_capture_size: Whole | None = None
+    cudagraph_capture_sizes: Sizes = []
     # Seconds that running requests get at a stop.
     shutdown_timeout: Drain = 0
     enforce_eager: Flag = False

@@ -38,6 +38,14 @@ _UNTIL = "seconds until it must answer, a whole number from 1 to 86400, a day"
 # engine/arg_utils.py and config/model.py: off in 0.17.0 to 0.27.0, on in 0.28.0 to 0.33.0.
 _PREFIX_CACHING = (0, 28)
 
+# Requests of a step that get a graph: up to 16 as by vLLM itself; above, padding adds less than a
+# half. vLLM's own go by 8, 30 graphs at 64 requests where these are 18, each 0.27 s (an H100).
+_REQUESTS = sorted({1 << power for power in range(10)} | {3 << power for power in range(3, 8)})
+# Tokens of the largest graph that vLLM makes by itself, but for datacenter Blackwell (config/
+# vllm.py, 0.17.0 to 0.33.0), and the options by which a recipe has a say in them.
+LARGEST_GRAPH = 512
+_SAY = ("max-cudagraph-capture-size", "cudagraph-capture-sizes", "performance-mode")
+
 # What a published recipe's ``vllm`` says whose image has a name that moves.
 UNKNOWN_VLLM = "its image's own"
 
@@ -175,6 +183,26 @@ class Recipe(EngineSettings):
         """Tell whether prompts that begin alike share blocks; an unknown release has it on."""
         said = self.options.enable_prefix_caching
         return (self.release or _PREFIX_CACHING) >= _PREFIX_CACHING if said is None else said
+
+    @property
+    def capture_sizes(self) -> list[int]:
+        """Tokens of the steps that get a CUDA graph; empty: vLLM chooses, or there are none.
+
+        Where the recipe has no say in it, they are made of its requests at once, each with its
+        drafts. vLLM makes them for twice as many tokens, for steps that read short prompts beside;
+        and before 0.33 not for all requests at once: 4 with 2 drafts ran in pieces, padded to 6.
+        A prompt to embed or to score is such a step, and may be of any length.
+        """
+        options, width = self.options, 1 + self.options.drafted
+        said = {name for name in (options.compilation_config or {}) if "_size" in name}
+        if said or any(name in self.args for name in _SAY) or options.graphs == "none":
+            return options.cudagraph_capture_sizes
+        if self.answers != "chat" or not (self.release and options.max_num_seqs):
+            return []
+        most = options.max_num_seqs
+        tokens = [width * each for each in (*(few for few in _REQUESTS if few < most), most)]
+        largest = min(LARGEST_GRAPH, options.max_num_batched_tokens or LARGEST_GRAPH)
+        return [size for size in tokens if size <= largest]
 
     @property
     def models(self) -> dict[str, str]:

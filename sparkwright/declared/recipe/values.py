@@ -36,6 +36,8 @@ NO_REDIRECTS = {"VLLM_MEDIA_URL_ALLOW_REDIRECTS": "0"}
 
 # Seconds for which a pair's processes look for the next message without a pause: files/plugin.
 SPIN = "SPARKWRIGHT_SPIN_SECONDS"
+# By which an engine waits before it uses the GPU: files/host/engine/standby.py, files/plugin.
+STANDBY = "SPARKWRIGHT_STANDBY"
 
 # Options and variables that follow from the inventory, the lock or the way the engine is run.
 OWN_ARGUMENTS = (
@@ -46,6 +48,7 @@ OWN_ARGUMENTS = (
 )
 OWN_ENVIRONMENT = (
     *("HF_HUB_OFFLINE", "VLLM_NO_USAGE_STATS", "VLLM_MEDIA_URL_ALLOW_REDIRECTS"),
+    STANDBY,
     *FABRIC_ENVIRONMENT,
 )
 

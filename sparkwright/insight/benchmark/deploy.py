@@ -15,7 +15,6 @@ from sparkwright.common.operations import failing
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import folder
 from sparkwright.common.render import unit_file
-from sparkwright.common.startup import KEPT
 from sparkwright.declared.recipe.workloads import WORKLOADS, order, passages
 from sparkwright.engine.state import EngineState, ask_release, problem
 from sparkwright.insight.benchmark.measured import RESULTS, Answer, BenchmarkResult, check_answer
@@ -65,7 +64,6 @@ def benchmark(own: Target, workloads: Sequence[str]) -> Generator[PyinfraCommand
         "options": CONTAINER_OPTIONS,
         "tokenizer": f"/models/{recipe.checkpoints['model'].folder}",
         "passages": passages(),
-        "start": KEPT,
         "workloads": [order(WORKLOADS[name]) for name in workloads],
     }
     manifest = json.dumps(orders) + "\n"

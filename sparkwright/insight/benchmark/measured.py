@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, Field
 
 from sparkwright.common.part import Bounded, Part
-from sparkwright.common.startup import start_figures
+from sparkwright.common.startup import Start
 from sparkwright.common.terminal import plain
 from sparkwright.declared.recipe.workloads import METRICS
 
@@ -54,14 +54,14 @@ class Answer(Bounded, extra="ignore"):
 
     Attributes:
         orders: the hash of its manifest.
-        start: seconds on any clock, and line, of the engine's start.
+        start: of the engine; None where it is not known.
         others: requests of other clients before the benchmark began.
     """
 
     orders: _Word
     started: _Time
     ended: _Time
-    start: list[tuple[_Amount, _Sentence]] = Field(default_factory=list)
+    start: Start | None = None
     others: _Count
     workloads: list[Measured] = Field(max_length=200)
     given_up: _Sentence = ""
@@ -69,7 +69,7 @@ class Answer(Bounded, extra="ignore"):
     @property
     def figures(self) -> dict[str, dict[str, float]]:
         """Workload -> metric -> figure; the phases of the engine's start are a workload too."""
-        return start_figures(self.start) | {
+        return (self.start.figures if self.start else {}) | {
             each.name: {key: value for key, value in each.figures.items() if key in METRICS}
             | {"errors": len(each.errors)}
             for each in self.workloads

@@ -5,6 +5,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from sparkwright.common.part import Bounded, Part
+from sparkwright.common.startup import Start
 from sparkwright.engine.state import EngineUnit
 from sparkwright.machine.host.survey import Kernel
 from sparkwright.plan.causes.thresholds import FAULT_BUSY, FAULT_MHZ, FAULT_WATTS
@@ -69,6 +70,7 @@ class Checkup(Part):
     """The state of one Spark.
 
     Attributes:
+        starts: of the release and others with its recipe and image, the last one last.
         log: messages of the engine's last invocation, and of the one before if it restarted by
             itself; then those of kernel, earlyoom and logind since.
         clock, skew: seconds since the epoch, and how far that is ahead of the machine's here.
@@ -88,6 +90,7 @@ class Checkup(Part):
 
     release: str | None
     unit: EngineUnit | None
+    starts: tuple[Start, ...] = ()
     log: tuple[str, ...]
     clock: float
     skew: float = 0.0

@@ -7,6 +7,7 @@ from datetime import UTC
 
 from sparkwright.common.hardware import GIB
 from sparkwright.common.progress import time_text
+from sparkwright.common.startup import slow_phases
 from sparkwright.insight.doctor.checkup import Checkup, FailedSwitch, gpu_lost
 from sparkwright.plan.causes.log_causes import Diagnosis, first_line, from_log, in_order, known_of
 from sparkwright.plan.causes.thresholds import (
@@ -148,6 +149,7 @@ def _engine(checkup: Checkup) -> Signs:
         "hard-downs": f"{downs} within a day, by state/hard-downs" if downs else None,
         "restarts": f"NRestarts={restarts} of vllm@{checkup.release}" if restarts else None,
         "content-null": short if cut > ended else None,
+        "slow-start": "; ".join(slow_phases(checkup.starts)) or None,
     }
     if checkup.down:
         name = f"down-{checkup.down.cause}"

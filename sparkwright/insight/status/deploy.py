@@ -97,6 +97,8 @@ def _show(rows: list[SparkRow], path: str | None, again: bool) -> None:
     sparks = [row.spark for row in rows]
     for row in rows:
         which = f" ({row.replica})" if sparks.count(row.spark) > 1 else ""
+        if starts := status.last_starts(row):
+            click.echo(plain(f"{row.spark}{which}: {starts}"))
         for warning in status.warnings(row):
             line = plain(f"{row.spark}{which}: {warning}")
             click.secho(line, fg="yellow" if row.reading else "red")

@@ -9,6 +9,7 @@ from sparkwright.common.command_line import next_line
 from sparkwright.common.hardware import GIB
 from sparkwright.common.part import Bounded, Part
 from sparkwright.common.progress import time_text
+from sparkwright.common.startup import Start
 from sparkwright.door.door import UNIT
 from sparkwright.engine.state import EngineUnit
 from sparkwright.insight.doctor.checkup import GpuReading, HardDown
@@ -18,12 +19,15 @@ from sparkwright.plan.causes.thresholds import DISK_FULL, EARLYOOM, KV_FULL, MEM
 PATIENCE = 5
 _HEADINGS = (
     *("spark", "replica", "recipe", "release", "up since", "tok/s", "requests", "KV", "drafts"),
-    *("GiB", "MHz", "W", "°C", "restarts"),
+    *("GiB", "MHz", "W", "°C", "restarts", "standby"),
 )
 # The columns of numbers, which are aligned on their right.
 _NUMBERS = frozenset(_HEADINGS[5:])
 # The columns that a narrow terminal does without, the first to go first.
-_SPARED = ("°C", "W", "MHz", "drafts", "KV", "restarts", "requests", "recipe", "GiB", "replica")
+_SPARED = (
+    *("°C", "W", "MHz", "drafts", "KV", "standby", "restarts", "requests", "recipe", "GiB"),
+    "replica",
+)
 
 
 class EngineLoad(Bounded):
@@ -50,12 +54,14 @@ class Reading(Part):
         release, recipe: what should serve, by its `current` link; None where nothing was set up.
         models: the names by which clients ask for that release.
         unit: the engine of that release; None where systemd knows none.
+        starts: those of its recipe and image, the last one last.
         others: further releases that run or start.
         switches: releases to which a switch is under way.
         load: None where no engine answers, as on the worker of a pair.
         clock_limit: MHz that the GPU's clock may reach; None where we have set no limit.
         door: the state of its unit, as systemd names it.
         held: requests that waited at the door for an engine, at most 15 s ago; None if unknown.
+        standby: the engine of its next start waits beside it.
         down: its last hard end, of a day.
     """
 
@@ -66,6 +72,7 @@ class Reading(Part):
     recipe: str | None
     models: tuple[str, ...]
     unit: EngineUnit | None
+    starts: tuple[Start, ...] = ()
     others: tuple[str, ...]
     switches: tuple[str, ...]
     load: EngineLoad | None
@@ -76,6 +83,7 @@ class Reading(Part):
     disk_free: int
     door: str
     held: int | None
+    standby: bool = False
     down: HardDown | None = None
 
     @property
@@ -168,6 +176,12 @@ def _of_engine(row: SparkRow, reading: Reading) -> Iterator[str]:
         yield f"the KV cache is full, and {load.waiting} requests wait"
 
 
+def last_starts(row: SparkRow) -> str:
+    """Return what the last starts took, the newest first; "" where none is known."""
+    starts = row.reading.starts[-3:] if row.reading else ()
+    return f"starts: {', '.join(map(str, reversed(starts)))}" if starts else ""
+
+
 def table(rows: Sequence[SparkRow], width: int | None = None) -> list[str]:
     """Return a heading and a line for each Spark, for a terminal of some width, or of any."""
     lines = [_HEADINGS, *(_cells(row) for row in rows)]
@@ -210,6 +224,7 @@ def _cells(row: SparkRow) -> tuple[str, ...]:
         _rounded(own["gpu_power_w"]),
         _rounded(own["gpu_temperature_c"]),
         "-" if restarts is None else str(restarts),
+        "waits" if own["standby"] else "-",
     )
 
 
@@ -267,6 +282,8 @@ def _entry(row: SparkRow) -> Mapping[str, Any]:
         "status": unit and unit.status,
         "up_since": reading.since,
         "restarts": unit and unit.restarts,
+        "standby": reading.standby,
+        "starts": [each.model_dump() for each in reading.starts],
         "hard_down": reading.down and reading.down.model_dump(include={"at", "back", "cause"}),
         "tokens_per_second": load and round(load.tokens, 1),
         "prompt_tokens_per_second": load and round(load.prompt_tokens, 1),

@@ -11,8 +11,7 @@ from sparkwright.common.progress import size_text
 from sparkwright.declared.fleet.settings import Settings
 from sparkwright.declared.recipe.trust import needs
 from sparkwright.machine.host.survey import Survey
-from sparkwright.plan.memory.check import LEAST
-from sparkwright.plan.memory.plan import Load, MemoryPlan
+from sparkwright.plan.memory.plan import LEAST, Load, MemoryPlan
 from sparkwright.plan.release.release import Release
 
 

@@ -7,15 +7,17 @@ from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import Finding, error, warning
 from sparkwright.common.hardware import GIB, Hardware
 from sparkwright.plan.memory.kv_cache import AUTO_COUNTS_ALL
-from sparkwright.plan.memory.plan import HOST, MIB, Load, MemoryPlan, engine_bytes, gib, plan_memory
-
-# GiB that must, and that should, stay free where the memory is the host's, by number of Sparks.
-# One: the 0.90 of docai.hu, which leaves 5 by this plan, served for 90 minutes; sparkrun's earlyoom
-# ends the engine at 2 %. With 0.85, which leaves 9, AEON-7 served for hours.
-# Two: with 6 idle a soak took both down; 10 to 12 is the rule of those who measured it
-# (gorlak/sparky-cluster, docs/adr/0028).
-LEAST = {1: 4, 2: 8}
-WANTED = {1: 9, 2: 10}
+from sparkwright.plan.memory.plan import (
+    HOST,
+    LEAST,
+    MIB,
+    WANTED,
+    Load,
+    MemoryPlan,
+    engine_bytes,
+    gib,
+    plan_memory,
+)
 
 # CUDA graphs of whole steps take a block for each request: "max_num_seqs (1024) exceeds available
 # Mamba cache blocks (793)" ends the start (config/compilation.py, in 0.20.2 and later; seen on an

@@ -126,7 +126,8 @@ def _report(plan: MemoryPlan) -> Iterator[str]:
         ("steps", plan.activations, f"{flags.batched} tokens, {flags.sequences} requests"),
         ("CUDA graphs", plan.graphs, f"up to {flags.captured} tokens{reserved}"),
         ("KV cache", plan.kv_bytes, f"{plan.blocks} blocks of {plan.cache.groups} groups"),
-        (host, plan.host, "estimated"),
+        (host, plan.host - plan.standby, "estimated"),
+        ("standby", plan.standby, "beside an engine that serves"),
         ("free", plan.head_room, f"of {plan.total / GIB:.1f}"),
     ]
     for name, size, remark in parts:

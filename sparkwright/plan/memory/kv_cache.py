@@ -15,7 +15,7 @@ from math import ceil
 
 from sparkwright.common.hardware import GIB
 from sparkwright.declared.recipe.options import AUTO
-from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.declared.recipe.recipe import LARGEST_GRAPH, Recipe
 from sparkwright.declared.recipe.values import REFERENCE
 from sparkwright.plan.release.model_config import Shape
 
@@ -97,9 +97,9 @@ def flags(recipe: Recipe, shape: Shape, total: int, sparks: int) -> Flags:
     batched = options.max_num_batched_tokens or (8192 if large else 2048)
     drafter = REFERENCE.fullmatch(str(options.draft.get("model", "")))
     context = shape.positions if options.max_model_len is None else options.max_model_len
-    captured = options.max_cudagraph_capture_size
+    captured = max(recipe.capture_sizes, default=options.max_cudagraph_capture_size)
     if captured is None:
-        captured = min(512, batched, 2 * sequences * (1 + options.drafted))
+        captured = min(LARGEST_GRAPH, batched, 2 * sequences * (1 + options.drafted))
     estimate = recipe.env.get(_ESTIMATE, "1" if release >= _GRAPHS_IN_SHARE else "0")
     number_bytes = 1 if options.kv_cache_dtype.startswith("fp8") else 2
     if options.kv_cache_dtype == "auto":

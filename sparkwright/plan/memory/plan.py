@@ -37,11 +37,20 @@ GRAPHS, GRAPH = int(0.18 * GIB), 3.75 * MIB
 # What the host itself uses while it serves. One Spark: docai.hu has 117 GiB in use, 109.5 of them
 # vLLM's share. Two: 6 GiB idle at 0.80, 20 at 0.70 (gorlak/sparky-cluster, docs/adr/0028).
 HOST = {1: int(6.9 * GIB), 2: int(17.4 * GIB)}
+# GiB that must, and that should, stay free where the memory is the host's, by number of Sparks.
+# One: the 0.90 of docai.hu, which leaves 5 by this plan, served for 90 minutes; sparkrun's earlyoom
+# ends the engine at 2 %. With 0.85, which leaves 9, AEON-7 served for hours.
+# Two: with 6 idle a soak took both down; 10 to 12 is the rule of those who measured it
+# (gorlak/sparky-cluster, docs/adr/0028).
+LEAST = {1: 4, 2: 8}
+WANTED = {1: 9, 2: 10}
 # What the CUDA driver takes of a graphics card besides. A common figure, not measured here.
 CONTEXT = GIB // 2
 # What the processes of a second engine take of the host besides: 0.66 GB its API server and 0.61 GB
 # its core were measured (vLLM 0.32.0 on a CPU); what is loaded for a GPU is more, and not measured.
 _PROCESSES = 2 * GIB
+# What a standby takes of the host: 1,946 and 2,285 MiB were its own (PSS; vLLM 0.26.0, two H200s).
+STANDBY = int(2.3 * GIB)
 
 
 def gib(size: float) -> str:
@@ -98,6 +107,7 @@ class MemoryPlan:
         counts: What each option that counts something takes.
         kept: What of it the kernel keeps from all.
         beside: What another engine on the Spark takes.
+        standby: What the engine's standby takes; 0 where there is no room for one.
     """
 
     total: int
@@ -114,6 +124,7 @@ class MemoryPlan:
     counts: tuple[Count, ...]
     kept: int
     beside: int
+    standby: int = 0
 
     @property
     def besides_cache(self) -> int:
@@ -130,7 +141,8 @@ class MemoryPlan:
     @property
     def host(self) -> int:
         """The bytes that are used beside the engine."""
-        return self.beside + (HOST[self.sparks] + self.kept if self.unified else CONTEXT)
+        taken = self.beside + self.standby
+        return taken + (HOST[self.sparks] + self.kept if self.unified else CONTEXT)
 
     @property
     def head_room(self) -> int:
@@ -196,9 +208,12 @@ def plan_memory(
         kept=kept,
         beside=beside,
     )
-    if settings.kv_bytes is not None:
-        return plan
-    return replace(plan, kv_bytes=int(settings.utilization * total) - plan.besides_cache)
+    if settings.kv_bytes is None:
+        plan = replace(plan, kv_bytes=int(settings.utilization * total) - plan.besides_cache)
+    # It never is a reason to warn.
+    spare = plan.head_room - WANTED[load.sparks] * GIB
+    has_room = plan.unified and not beside and spare >= STANDBY
+    return replace(plan, standby=STANDBY) if has_room else plan
 
 
 def _loaded(size: int, shape: Shape, settings: Flags) -> int:
@@ -246,6 +261,18 @@ def engine_bytes(load: Load, hardware: Hardware) -> int:
     plan = plan_memory(load, hardware)
     engine = plan.engine if plan else int(share_of(load.recipe) * hardware.total_gib * GIB)
     return engine + (_PROCESSES if hardware.unified else CONTEXT)
+
+
+def standby_room(load: Load, hardware: Hardware) -> int:
+    """Return the bytes that must be available where a standby is to start; 0: it has none.
+
+    One of a graphics card takes none of its memory, and the host's is not planned.
+    """
+    least = STANDBY + LEAST[load.sparks] * GIB
+    if not (hardware.unified and hardware.total_gib):
+        return least if hardware.total_gib else STANDBY
+    plan = plan_memory(load, hardware)
+    return least if plan and plan.standby else 0
 
 
 def load_of(recipe: Recipe, lock: Lock, sparks: int) -> Load:

@@ -8,12 +8,16 @@ there.
     images/blobs/sha256/…                 the parts of images, as a registry has them
     wheels/*.whl                          Python packages
     packages/ARCHITECTURE/NUMBER/…        archives of packages of the system, with signed lists
+    compiled/RELEASE.tar                  what engines of that release begin with, if it is known
 
 A replica's inventory has the digest of the index, and the index those of all else: nothing is
 believed because it is on the disk that brings the bundle.
 """
 
+from __future__ import annotations
+
 import json
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -41,12 +45,28 @@ from sparkwright.plan.release.lock import (
 
 INDEX = "bundle.json"
 WEIGHTS, IMAGES, WHEELS, PACKAGES = "weights", "images", "wheels", "packages"
+COMPILED = "compiled"
 # Bytes of an index: that of 300 checkpoints has 10 MB.
 _LARGEST_INDEX = 64 * 1024 * 1024
 # Bytes up to which a run reads a file to compare it before it begins. Larger ones are hashed on
 # their way, and on the Spark.
 _SMALL = 1024 * 1024
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
+
+
+def archives() -> Path:
+    """Return this machine's folder of what Sparks have compiled: RELEASE.tar."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "sparkwright" / COMPILED
+
+
+def own_archive(name: str) -> Bundle | None:
+    """Return this machine's folder as a bundle of one archive, by its path in one; None without."""
+    file = archives().parent / name
+    if not file.is_file():
+        return None
+    files = {name: BundledFile(size=file.stat().st_size, sha256=file_hash(file))}
+    return Bundle(archives().parent, BundleIndex(version=1, lock=Lock(), images={}, files=files))
 
 
 def blob(digest: str) -> str:

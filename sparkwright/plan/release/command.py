@@ -20,9 +20,15 @@ from sparkwright.declared.recipe.values import (
     NOWHERE,
     REFERENCE,
     SPIN,
+    STANDBY,
 )
 from sparkwright.declared.recipe.vllm_names import table
-from sparkwright.plan.release.container import CONTAINER_OPTIONS, MEDIA_NETWORK, slice_of
+from sparkwright.plan.release.container import (
+    CONFINEMENT,
+    CONTAINER_OPTIONS,
+    MEDIA_NETWORK,
+    slice_of,
+)
 
 # Where the engine finds things inside its container.
 _MODELS = "/models"
@@ -38,12 +44,19 @@ _AT_HOME = tuple(
 )
 # Where the folder of its socket is.
 _API = "/run/vllm"
-# vLLM makes the socket as the umask says: the door and the supervisor, other users, are to reach
-# it. Nobody else gets to its folder.
-_ENTRYPOINT, _START = "/bin/sh", ("-c", 'umask 0; exec vllm "$@"', "vllm")
-# Where a pair's engine finds our plugin of vLLM. What else an image has on its path stays there.
+# Where it finds our plugins of vLLM, also if others are chosen by name. What else an image has on
+# its path stays there. vLLM makes the socket as the umask says: the door and the supervisor, other
+# users, are to reach it. Nobody else gets to its folder.
 _PLUGIN = "/run/plugin"
-_WITH_PLUGIN = f'PYTHONPATH="{_PLUGIN}${{PYTHONPATH:+:$PYTHONPATH}}" exec vllm "$@"'
+_ENTRYPOINT = "/bin/sh"
+_START = (
+    f'umask 0; export PYTHONPATH="{_PLUGIN}${{PYTHONPATH:+:$PYTHONPATH}}"; '
+    '[ -z "${VLLM_PLUGINS+x}" ] || export VLLM_PLUGINS="$VLLM_PLUGINS,sparkwright_standby"; '
+)
+# A standby has a socket of its own. Of a repeated option vLLM takes the last.
+_OWN_SOCKET = f'[ -z "${STANDBY}" ] || set -- "$@" --uds {_API}/standby.sock; '
+# Where a standby finds the word of its supervisor.
+_WORD = "/run/standby"
 
 # Weights are on the host and verified before a start, so an engine contacts no hub. It sends no
 # usage reports, either.
@@ -101,6 +114,8 @@ def serve_arguments(recipe: Recipe, ranks: Ranks) -> list[str]:
     words = ["serve", _container_path(recipe, "model")]
     args = dict(recipe.args)
     domains = args.pop(DOMAINS, [NOWHERE])
+    if sizes := recipe.capture_sizes:
+        args["cudagraph-capture-sizes"] = sizes
     for option, value in args.items():
         words += _option(option, _resolve(recipe, value))
     # Ours come last: of a repeated option vLLM takes the last.
@@ -115,8 +130,8 @@ def serve_arguments(recipe: Recipe, ranks: Ranks) -> list[str]:
 
 def container_arguments(recipe: Recipe, ranks: Ranks) -> list[str]:
     """Return the arguments of the container for one rank, as `serve_arguments`."""
-    start = _START if ranks.nodes == 1 else (_START[0], f"umask 0; {_WITH_PLUGIN}", _START[2])
-    return [*start, *serve_arguments(recipe, ranks)]
+    script = f'{_START}{"" if ranks.rank else _OWN_SOCKET}exec vllm "$@"'
+    return ["-c", script, "vllm", *serve_arguments(recipe, ranks)]
 
 
 def environment(recipe: Recipe, nodes: int = 1) -> dict[str, str]:
@@ -142,7 +157,10 @@ def docker_run(
     user: str = _USER,
 ) -> list[str]:
     """Return the command that runs an engine in the foreground, unquoted."""
-    words = ["docker", "run", "--rm", "--name", f"vllm-{release}"]
+    words = ["docker", "run", "--rm"]
+    words += ["--name", Expansion(f"vllm-{release}${{{STANDBY}:+-standby}}"), "--env", STANDBY]
+    word = f"{place}/state/standby@{release}:{_WORD}:ro"
+    words.append(Expansion(f"${{{STANDBY}:+--volume {word}}}"))
     words += ["--label", f"sparkwright.release={release}"]
     # The image is on the host before a start, which must not download 10 GB.
     words += ["--pull", "never"]
@@ -158,14 +176,23 @@ def docker_run(
         for variable in FABRIC_ENVIRONMENT:
             words += ["--env", variable]
         words.append(Expansion("$RDMA_OPTIONS"))
-        words += ["--volume", f"{place.release(release)}/{PLUGIN.name}:{_PLUGIN}:ro"]
+    words += ["--volume", f"{place.release(release)}/{PLUGIN.name}:{_PLUGIN}:ro"]
     for name in recipe.checkpoints:
         words += ["--volume", f"{place.root}/{folders[name]}:{_container_path(recipe, name)}:ro"]
-    if ranks.rank == 0:
-        words += ["--volume", f"{place.sockets(release)}:{_API}"]
+    words += ["--volume", f"{place.sockets(release)}:{_API}"]
     words += [*_AT_HOME, "--volume", type(cache)(f"{place.cache(cache)}:{_HOME}")]
     words += ["--entrypoint", _ENTRYPOINT, image]
     return words + container_arguments(recipe, ranks)
+
+
+def tar_run(home: str, *options: str) -> list[str]:
+    """Return the command that packs or unpacks an engine's home: as its user, and confined so."""
+    return [
+        *("docker", "run", "--rm", "--interactive", "--pull", "never", "--log-driver", "none"),
+        *("--network", "none", *CONFINEMENT, "--user", _USER),
+        *("--volume", Expansion(f"{home}:{_HOME}"), "--entrypoint", "tar", IMAGE),
+        *(*options, "--file", "-", "--directory", _HOME),
+    ]
 
 
 def network_of(recipe: Recipe, nodes: int) -> str:
@@ -267,4 +294,4 @@ def report(name: str, sparks: int | None = None) -> Iterator[str]:
         start = docker.index(image)
         yield f"\n# rank {rank} ({role}): docker run\n{shell_lines(docker, breaks=[start])}"
         yield f"\n# rank {rank} ({role}): vllm serve, as it runs inside"
-        yield shell_lines(docker[start + len(_START) :])
+        yield shell_lines(docker[docker.index("vllm", start) :])

@@ -14,10 +14,11 @@ from sparkwright.common.render import render
 from sparkwright.declared.recipe.build import build_name
 from sparkwright.declared.recipe.mods import read_mods
 from sparkwright.declared.recipe.recipe import Recipe
-from sparkwright.declared.recipe.values import ImageMods
+from sparkwright.declared.recipe.values import STANDBY, ImageMods
 from sparkwright.plan.release.command import (
     CACHE,
     IMAGE,
+    Expansion,
     Ranks,
     docker_run,
     environment,
@@ -25,13 +26,17 @@ from sparkwright.plan.release.command import (
     network_of,
     serve_arguments,
     shell_lines,
+    tar_run,
 )
 from sparkwright.plan.release.container import CONTAINER_OPTIONS, MEDIA_NETWORK, NEW_MEDIA_NETWORK
 from sparkwright.plan.release.lock import Lock, checkpoint_key, image_key, unresolved
 from sparkwright.plan.release.programs import program
 
+# Bytes of an archive of compiled code, at the most. Not measured: a bound, no estimate.
+MOST_COMPILED = 2 << 30
 # The file of a release folder that runs the engine.
 PROGRAM = "bin/engine"
+SCRIPTS = ("run", "keep")
 _UNIT = HOST_FILES / "engine" / "vllm@.service"
 
 
@@ -46,6 +51,7 @@ class Release:
         folders: Where each checkpoint is, below the root.
         files: The text files of its folder, by name.
         program: What runs the engine, in that folder too: a later Sparkwright leaves it as it is.
+        standby: Bytes that must be available for a start of its standby; 0: it has none.
     """
 
     id: str
@@ -57,6 +63,7 @@ class Release:
     ranks: Ranks
     files: dict[str, str] = field(repr=False)
     program: bytes = field(repr=False)
+    standby: int = 0
 
     @property
     def root(self) -> str:
@@ -70,8 +77,10 @@ class Release:
         return sorted(map(str, parents - {PurePosixPath()}))
 
 
-def make_release(recipe: Recipe, lock: Lock, place: Place, ranks: Ranks) -> Release:
-    """Freeze a recipe for one of the Sparks of a replica."""
+def make_release(
+    recipe: Recipe, lock: Lock, place: Place, ranks: Ranks, standby: int = 0
+) -> Release:
+    """Freeze a recipe for one of the Sparks of a replica; `standby` as of a `Release`."""
     recipe = recipe.for_sparks(ranks.nodes)
     refuse(unresolved([recipe], lock, "lock"))
     locked = lock.images[image_key(recipe)]
@@ -89,6 +98,7 @@ def make_release(recipe: Recipe, lock: Lock, place: Place, ranks: Ranks) -> Rele
         ranks=ranks,
         files={},
         program=program("host.engine.supervisor"),
+        standby=standby,
     )
     # The id is in the files that it is made of: these have a stand-in. The names of Sparks are for
     # people: two replicas may have one release.
@@ -133,6 +143,7 @@ def _files(draft: Release, lock: Lock) -> dict[str, str]:
         "answers": recipe.answers,
         "start_timeout": recipe.start_timeout,
         "stop_timeout": recipe.stop_timeout,
+        "standby": draft.standby,
         "longest_step": round(recipe.longest_step, 1),
         "gpu": CONTAINER_OPTIONS,
         "unified": any(HARDWARE[name].unified for name in recipe.hardware),
@@ -145,6 +156,12 @@ def _files(draft: Release, lock: Lock) -> dict[str, str]:
     variables = environment(recipe, nodes).items()
     plugin = sorted(each for name in ("*.py", "*.dist-info/*") for each in PLUGIN.glob(name))
     command = docker_run(recipe, ranks, place, release=draft.id, folders=draft.folders)
+    found = (
+        "#!/bin/sh\n"
+        f"image=$({image_id(draft.images)})\n"
+        f'[ -n "$image" ] || {{ echo "Docker has no {draft.image}" >&2; exit 1; }}\n'
+        f"user=$(id -u {place.user}):$(id -g {place.user})\n"
+    )
     return {
         "release.json": json.dumps(resolved, indent=2, sort_keys=True) + "\n",
         "engine.env": "".join(f"{key}={value}\n" for key, value in variables),
@@ -152,33 +169,74 @@ def _files(draft: Release, lock: Lock) -> dict[str, str]:
         **{
             f"{PLUGIN.name}/{each.relative_to(PLUGIN).as_posix()}": each.read_text("utf-8")
             for each in plugin
-            if nodes > 1
         },
         "run": (
-            "#!/bin/sh\n"
-            f"image=$({image_id(draft.images)})\n"
-            f'[ -n "$image" ] || {{ echo "Docker has no {draft.image}" >&2; exit 1; }}\n'
-            f"user=$(id -u {place.user}):$(id -g {place.user})\n"
-            f"{_made(place, draft.id, network_of(recipe, nodes))}"
+            f"{found}{_made(place, draft.id, network_of(recipe, nodes), lends=nodes == 1)}"
             f"exec {shell_lines(command, breaks=[command.index(IMAGE)])}\n"
         ),
+        **({} if nodes > 1 else {"keep": found + _keep(place, draft.id)}),
     }
 
 
-def _made(place: Place, release: str, network: str) -> str:
+def _keep(place: Place, release: str) -> str:
+    """Return the shell lines that pack what an engine has compiled that began with an empty home.
+
+    The supervisor runs them before clients reach the engine: what other Sparks get is of nobody's
+    making who could have got hold of it. Of a pair there is none: each rank compiles its own, both
+    at once.
+    """
+    file, fresh = shlex.quote(place.compiled(release)), f"{place.cache(CACHE)}.fresh"
+    return (
+        f"[ -e {fresh} ] && rm {fresh} || exit 0\n"
+        f"( umask 077; ulimit -f {MOST_COMPILED // 512}; {_tar(place, '--create')} . >{file}.new "
+        f") && exec mv {file}.new {file}\n"
+        f"rm -f {file}.new; exit 1\n"
+    )
+
+
+def _tar(place: Place, option: str, more: str = "") -> str:
+    words = tar_run(f"{place.cache(CACHE)}{more}", option)
+    quoted = (word if isinstance(word, Expansion) else shlex.quote(word) for word in words)
+    return f"timeout 120 {' '.join(quoted)}"
+
+
+def _made(place: Place, release: str, network: str, *, lends: bool) -> str:
     """Return the shell lines that make what a container needs, from a `mkdir` on.
 
     What only asks for image and user ends there.
     """
     sockets, cache = shlex.quote(place.sockets(release)), place.cache(CACHE)
+    # A standby's is standby.sock until it is told to go on.
+    socket = f'"${{{STANDBY}:-{PurePosixPath(SOCKET).stem}}}".sock'
+    begun = _lent(place, release) if lends else f"rm -f {cache}.fresh\n"
     made = (
-        f"mkdir -p -m 777 {sockets} && rm -f {sockets}/{SOCKET} || exit 1\n"
+        f"mkdir -p -m 777 {sockets} && rm -f {sockets}/{socket} || exit 1\n"
+        f"{begun}"
         f'mkdir -p -m 700 {cache} && chown "$user" {cache} || exit 1\n'
     )
     if network == MEDIA_NETWORK:
         known = f"docker network inspect {network} >/dev/null 2>&1"
         made += f"{known} || {NEW_MEDIA_NETWORK} || exit 1\n"
     return made
+
+
+def _lent(place: Place, release: str) -> str:
+    """Return the shell lines that begin an empty home with an archive, or note that it is new.
+
+    Only in a switch clients come later than the supervisor. An archive that does not unpack is left
+    alone: the engine compiles by itself.
+    """
+    file, cache = shlex.quote(place.compiled(release)), place.cache(CACHE)
+    fresh = f"{cache}.fresh"
+    made = f'mkdir -p -m 700 {cache}.new && chown "$user" {cache}.new'
+    return (
+        f"if [ ! -d {cache} ] && [ -f {file} ]; then\n"
+        f"  {made} && {_tar(place, '--extract', '.new')} <{file} && mv {cache}.new {cache}\n"
+        f"elif [ ! -d {cache} ] && [ -e {shlex.quote(f'{place}/state/switch.json')} ]; then\n"
+        f"  mkdir -p {place.root}/cache/{place.user} {place.root}/cache/compiled\n"
+        f"  : >{fresh}\n"
+        "fi\n"
+    )
 
 
 def repository(image: str) -> str:

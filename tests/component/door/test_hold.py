@@ -6,9 +6,12 @@ import socket
 import threading
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 
+from host.door import door
+from host.engine.startup import keep
 from tests.clock import patience
 from tests.component.door.running import (
     HOLD,
@@ -24,7 +27,7 @@ from tests.component.door.running import (
     waiting,
 )
 from tests.component.servers import until
-from tests.makers.door import KEY, OTHER
+from tests.makers.door import KEY, OTHER, plan
 
 pytestmark = haproxy
 
@@ -166,6 +169,36 @@ def test_what_waits_too_long_is_given_up_and_told(running: Running) -> None:
     (seconds,) = re.findall(r"held the request for (\d+) s", said["error"]["message"])
     assert 2 <= int(seconds) <= took + 1
     assert running.door.haproxy.held() == (0, 1)
+
+
+def test_without_a_setting_a_hold_follows_from_starts(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client hears as well when to ask again, and that without a reload."""
+    monkeypatch.setattr(door, "HOLD", (5, HOLD))
+    release = running.root / "releases" / "a"
+    for folder in (release, running.root / "state"):
+        folder.mkdir(parents=True)
+    (release / "release.json").write_text('{"recipe": "r", "image": "i"}')
+    (release / "unit.json").write_text('{"start_timeout": 400}')
+    for _ in range(3):
+        keep(running.root, "a", 0.5, "serving", [])
+    running.door.offer("a")
+
+    def held(declared: int, setting: int | None) -> int:
+        own = plan(running.port, hold_seconds=declared)
+        settings = own.settings.model_copy(update={"hold_seconds": setting})
+        running.lay(replace(own, settings=settings))
+        running.reload()
+        said = running.ask("POST", PATH)[1]["error"]["message"]
+        (seconds,) = re.findall(r"held the request for (\d+) s", said)
+        return int(seconds)
+
+    assert held(1, 1) < 3 < held(1, None) < HOLD
+    keep(running.root, "a", 41, "serving", [])
+    running.door.sync()
+    for method, path in (("GET", "/health"), ("POST", PATH)):
+        assert running.ask(method, path)[2]["Retry-After"] == "50"
 
 
 @pytest.mark.parametrize("hold", [0, HOLD])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -12,11 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from host.common import starts
 from host.common.seat import SOCKETS
 from sparkwright.common.paths import FILES
 from tests.clock import patience
 from tests.component.servers import until
-from tests.programs import changed_program, script
+from tests.programs import changed_program, host_program, script
 
 RELEASE = "tiny-0a1b2c3d"
 NAMES = ("spark-a", "spark-b")
@@ -28,7 +30,7 @@ _FAKE = f"env PYTHONPATH={FILES}:{FILES.parent} {sys.executable} -m {__package__
 _PROGRAM = """
 import json, sys
 from host.common import probe
-from host.engine import peer_link, supervisor
+from host.engine import peer_link, standby, supervisor
 for name, value in json.loads(sys.argv.pop(1)).items():
     module, _, constant = name.partition(".")
     setattr(globals()[module], constant, value)
@@ -43,6 +45,9 @@ TIMES: dict[str, Any] = {
     "probe.INTERVAL": 0.05,
     "probe.TOKEN_DEADLINE": patience(),
     "probe.COUNTERS_DEADLINE": patience(),
+    "standby.SETTLED": 0.1,
+    "standby.SIGN": 0.05,
+    "standby.HEEDED": patience(),
     "supervisor.RETRY": 0.1,
     "supervisor.PING": 0.1,
     "supervisor._DROP_CACHES": 'touch "$STATE/dropped-caches"',
@@ -53,22 +58,35 @@ ERRORS = {"probe.TOKEN_DEADLINE": patience(0.5), "probe.COUNTERS_DEADLINE": pati
 # A container is a process; the file tells which. Its death is seen when its parent has seen it.
 _DOCKER = """#!/bin/sh
 echo "$*" >> "$STATE/docker.log"
-pid=$(cat "$STATE/container" 2>/dev/null)
+for name; do :; done
+file=$STATE/container
+case $name in *-standby) file=$STATE/standby ;; esac
+pid=$(cat "$file" 2>/dev/null)
+lives() { [ "$(ps -o stat= -p "$pid" | cut -c 1)" ] && ! ps -o stat= -p "$pid" | grep -q Z; }
 case $1 in
   version)
     [ ! -e "$STATE/no-docker" ] || { echo 'Cannot connect to the Docker daemon' >&2; exit 1; } ;;
   kill) [ -n "$pid" ] && kill -9 "$pid" ;;
-  rm) [ -n "$pid" ] && kill -9 "$pid" 2>/dev/null; rm -f "$STATE/container" ;;
+  rm) [ -n "$pid" ] && kill -9 "$pid" 2>/dev/null; rm -f "$file" ;;
+  rename) mv "$STATE/standby" "$STATE/container" ;;
+  attach) while lives; do sleep 0.05; done ;;
   stop)
     while [ -e "$STATE/draining" ]; do sleep 0.05; done
     kill -15 "$pid"
-    while [ "$(ps -o stat= -p "$pid" | cut -c 1)" ] && ! ps -o stat= -p "$pid" | grep -q Z
-    do sleep 0.05; done ;;
+    while lives; do sleep 0.05; done ;;
 esac
 """
 _RUN = """#!/bin/sh
-echo "$SPARK" >> "$STATE/../../starts"
-echo $$ > "$STATE/container"
+if [ "$SPARKWRIGHT_STANDBY" ]; then
+  echo $$ > "$STATE/standby"
+  [ ! -e "$STATE/never-waits" ] || exit 1
+  [ ! -e "$SOCKETS" ] || touch "$SOCKETS/standby.sock" "$SOCKETS/waiting"
+  while [ ! -e "$WORD/go" ]; do sleep 0.05; done
+  rm "$SOCKETS/waiting"
+else
+  echo "$SPARK" >> "$STATE/../../starts"
+  echo $$ > "$STATE/container"
+fi
 env > "$STATE/environment"
 [ ! -e "$STATE/status" ] || exit "$(cat "$STATE/status")"
 """
@@ -99,8 +117,12 @@ class Spark:
         unit |= {"start_timeout": patience(), "longest_step": 0, "unified": True}
         unit |= {"stop_timeout": 5, "rank": rank, "sparks": sparks, "fabric": fabric}
         (folder / "unit.json").write_text("{}")
+        (folder / "release.json").write_text('{"recipe": "tiny", "image": "i"}')
+        (self.root / "bin").mkdir(exist_ok=True)
+        shutil.copy(host_program("start")[2], self.root / "bin/sparkwright-host")
         self.unit(release, **unit)
         (self.root / SOCKETS / release).mkdir(parents=True, exist_ok=True)
+        (self.root / "state").mkdir(exist_ok=True)
         serve = f"exec {_FAKE} {self.root} {release} {self.state}\n"
         script(folder / "run", _RUN + ("exec sleep infinity\n" if rank else serve))
         script(self.state / "bin/docker", _DOCKER)
@@ -135,6 +157,8 @@ class Spark:
                 "NOTIFY_SOCKET": f"@{self._address}",
                 "STATE": str(self.state),
                 "SPARK": self.name,
+                "SOCKETS": f"{self.root}/{SOCKETS}/{release}",
+                "WORD": f"{self.root}/state/standby@{release}",
             },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -188,10 +212,11 @@ class Spark:
     def close(self) -> None:
         """Leave nothing that runs."""
         self.kill()
-        if self.container_lives:
-            # It may be about to end by itself.
-            with suppress(ProcessLookupError):
-                os.kill(self.container, signal.SIGKILL)
+        for lives_on, name in ((self.container_lives, "container"), (self.standby, "standby")):
+            if lives_on:
+                # It may be about to end by itself.
+                with suppress(ProcessLookupError):
+                    os.kill(int((self.state / name).read_text()), signal.SIGKILL)
 
     def signal(self, number: signal.Signals) -> None:
         assert self.process
@@ -218,11 +243,25 @@ class Spark:
 
     @property
     def container_lives(self) -> bool:
+        return self._living("container") > 0
+
+    @property
+    def standby(self) -> int:
+        """The process of the standby; 0 without one that lives."""
+        return self._living("standby")
+
+    @property
+    def standby_waits(self) -> bool:
+        """Whether there is one that waits, as a person sees it."""
+        return (self.root / f"state/standby@{RELEASE}/waits").exists() and self.standby > 0
+
+    def _living(self, name: str) -> int:
         try:
-            return lives(self.container)
+            pid = int((self.state / name).read_text())
         except (FileNotFoundError, ValueError):
             # There is none, or its number is just being written.
-            return False
+            return 0
+        return pid if lives(pid) else 0
 
     def set(self, name: str, on: bool = True, text: str = "") -> None:
         """Put a file in the state folder, or take it away."""
@@ -232,6 +271,11 @@ class Spark:
             new.replace(self.state / name)
         else:
             (self.state / name).unlink()
+
+    @property
+    def starts(self) -> list[tuple[str, str]]:
+        """Kind and failure of each start that is kept."""
+        return [(each["kind"], each["failed"]) for each in starts.read(self.root)]
 
     @property
     def docker(self) -> list[str]:

@@ -1,13 +1,14 @@
 """The life of an engine on one Spark, whether it completes, embeds or scores."""
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from host.common import probe
+from host.common import probe, starts
 from tests.clock import patience
 from tests.component.engine.sparks import ERRORS, HANGS, RELEASE, Spark, lives
 from tests.component.servers import free_port, until
@@ -41,6 +42,50 @@ def test_a_life(spark: Spark) -> None:
         "stopping: it was stopped",
         "engine ended: it was stopped",
     ]
+
+
+def test_what_starts_took_is_kept_and_bounds_the_next(spark: Spark) -> None:
+    spark.set("status", text="2")
+    spark.start()
+    assert spark.end() == 2
+    spark.set("status", text="125")
+    spark.start()
+    assert spark.end() == 1
+    spark.set("status", False)
+    kept = [("warm", "refused"), ("warm", "ended")]
+    assert spark.starts == kept
+    for _ in range(starts.ENOUGH):
+        spark.start()
+        kept.append(("warm", ""))
+        until(lambda: spark.starts == kept)
+        spark.signal(signal.SIGTERM)
+        assert spark.end() == 0
+    spark.set("hang")
+    # One that is stopped has not failed.
+    spark.start()
+    until(lambda: spark.container_lives)
+    spark.signal(signal.SIGTERM)
+    assert spark.end() == 0
+    spark.start(**{"supervisor.LEAST": 1})
+    assert spark.end() == 1
+    bound = re.search(r"engine ended: the engine did not answer within (\d+) s", spark.status)
+    assert bound
+    assert int(bound[1]) < patience()
+    assert spark.starts == [*kept, ("warm", "late")]
+    # Had it needed longer, it now has all the time.
+    spark.start(**{"supervisor.LEAST": 1})
+    until(lambda: spark.container_lives)
+    spark.live_on()
+    spark.set("hang", False)
+    spark.wait_ready()
+
+
+def test_a_start_of_which_nothing_can_be_kept_serves(spark: Spark) -> None:
+    (spark.root / "state/starts").mkdir()
+    spark.start()
+    spark.wait_ready()
+    until(lambda: "warning: what this start took was not kept" in spark.log)
+    spark.lives_on()
 
 
 def test_a_refused_command_line_is_told_from_other_ends(spark: Spark) -> None:

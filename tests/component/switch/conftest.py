@@ -73,6 +73,11 @@ LONG = patience()
 BRIEF = ceil(patience(1))
 BESIDE = {"beside": True}
 _DOCKER = """#!/bin/sh
+case "$*" in
+  *-standby)
+    echo "$*" >>"$STATE/log"
+    [ ! -e "$STATE/pid" ] || kill "$(cat "$STATE/pid")" 2>/dev/null ;;
+esac
 case "$1 $2" in
   "image inspect") [ -e "$STATE/no-image" ] || echo sha256:1234 ;;
   "run --rm")
@@ -113,6 +118,11 @@ class Spark:
         (folder / "release.json").write_text(json.dumps(content))
         (folder / "run").write_text(make_release().files["run"])
         self.behaves(name, how)
+
+    def unit(self, name: str, **changes: Any) -> None:
+        """Have a release say other things of its engine."""
+        file = self.root / f"releases/{name}/unit.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
     def behaves(self, name: str, how: str) -> None:
         (self.state / f"{name}.how").write_text(how)

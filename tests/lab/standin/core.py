@@ -14,6 +14,7 @@ from argparse import Namespace
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -97,6 +98,9 @@ class SafetensorError(Exception):
 
 def worker(options: Namespace, core: Connection) -> None:
     """Be the worker of this rank: make a step whenever the core says so, or the first rank."""
+    if os.environ.get("SPARKWRIGHT_STANDBY"):
+        # The product's plugin, in the process and at the moment in which vLLM has it wait.
+        import_module("sparkwright_standby").wait()
     load(Path(options.model_tag))
     if options.node_rank:
         with _join(options) as head:

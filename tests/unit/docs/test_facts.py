@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from host.door.door import HOLD
 from host.engine import crash_guard
 from host.engine.switch.candidate import MARGIN
 from sparkwright.cli.main import cli
@@ -133,8 +134,9 @@ FACTS: list[tuple[object, str]] = [
         r"`gb10` \(a Spark of 128 GB\), (`.+?`),? (?:or )?`lab`",
     ),
     ("{} to {}".format(*itemgetter(0, -1)(RELEASES)), r"option and variable of vLLM (\S+ to \S+),"),
+    (HOLD[0], r"at least (\d+) s\. `Retry-After`"),
     (
-        LONGEST_HOLD,
+        min(LONGEST_HOLD, HOLD[1]),
         r"at most (\d+)(?: s\.|, as clients)|Why (\d+) s|503 after (\d+) s|waited for (\d+) s gets",
     ),
     (

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from host.door.door import Door, DoorError, main
+from host.engine.startup import keep
 from tests.programs import host_program
 
 
@@ -57,6 +58,35 @@ def test_a_door_without_files_knows_what_should_serve(tmp_path: Path) -> None:
     refused = subprocess.run([*run, "prefer", "other"], check=False, capture_output=True, text=True)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith("door: found no engine other")
+
+
+def test_a_hold_and_when_to_ask_again_follow_from_starts(tmp_path: Path) -> None:
+    release = tmp_path / "releases" / "tiny-1"
+    for folder in (release, tmp_path / "state"):
+        folder.mkdir(parents=True)
+    (release / "release.json").write_text('{"recipe": "r", "image": "i"}')
+    (release / "unit.json").write_text('{"start_timeout": 580}')
+    (tmp_path / "current").symlink_to("releases/tiny-1")
+    door, config = Door(tmp_path), tmp_path / "door/engines.cfg"
+    choice = tmp_path / "door/choice.map"
+
+    def follows(*seconds: float) -> tuple[list[str], str]:
+        for each in seconds:
+            keep(tmp_path, "tiny-1", each, "serving", [])
+        door.sync()
+        bounds = [each for each in config.read_text().splitlines() if "retries" in each]
+        return [each.split()[1] for each in bounds], choice.read_text().split("again ")[1].strip()
+
+    assert follows() == (["580"], "10")
+    assert follows(49.2) == (["580"], "50")
+    # Never less than what a switch to another one may need, and never more than the recipe allows.
+    assert follows(48, 47) == (["300"], "50")
+    assert follows(121) == (["363"], "130")
+    assert follows(400) == (["580"], "400")
+    # Of a release of which nothing is known, the door has its own bound.
+    door.offer("a-1")
+    door.forget("tiny-1")
+    assert follows() == ([], "10")
 
 
 def test_a_reload_of_a_door_that_is_gone_fails(tmp_path: Path) -> None:

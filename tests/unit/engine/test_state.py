@@ -162,6 +162,16 @@ def test_a_switch_is_read(root: Path) -> None:
     read(since="@1", cursor="s=1; touch x")
     asked = (root / "asked").read_text()
     assert asked.endswith("--unit=vllm@tiny-1 --after-cursor=s=1; touch x\n")
+    # Of a switch that is told, what the start took that it has made.
+    report = {"phase": "done", "began": 5}
+    (root / "jobs").mkdir()
+    (root / "jobs/switch@tiny-1.json").write_text(json.dumps(report))
+    for at, seconds in (("4", "99"), ("6", "60")):
+        took = {"at": at, "seconds": seconds, "phases": {}, "release": "tiny-1", "failed": ""}
+        with (root / "state/starts").open("a") as file:
+            file.write(json.dumps(took | {"recipe": "r", "image": "i", "kind": "warm"}) + "\n")
+        told = engines.switch(str(root), "tiny-1")["start"]
+        assert (told and told["seconds"]) == (60 if at == "6" else None)
     assert not (root / "x").exists()
 
 

@@ -11,6 +11,7 @@ from sparkwright.engine import operations
 from sparkwright.engine.deploy import vacated
 from sparkwright.engine.operations import idle, serving
 from sparkwright.engine.switch import Outcome
+from tests.makers import starts
 from tests.makers.engine import (
     FORMER,
     LOG,
@@ -169,6 +170,16 @@ def test_the_log_of_a_switch_that_fails_within_a_look_is_read(
         operations._follow(host.state, host, "/opt/x", pair(0).id, None, outcome)
     assert outcome.log == ["vllm: error: unrecognized arguments: --x"]
     assert (outcome.served, outcome.reason) == (False, "it ended")
+
+
+def test_what_a_start_took_is_told_once_it_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "POLL_SECONDS", 0)
+    took = starts.start(90, weights=27)
+    looks = [said(False, phase="trial") | {"start": took.model_dump()}, said(True, phase="done")]
+    own, outcome = head(*looks), Outcome()
+    with own.current() as host:
+        operations._follow(host.state, host, "/opt/x", pair(0).id, None, outcome)
+    assert outcome.start == took
 
 
 def seated(*seats: str) -> Driven:

@@ -64,6 +64,7 @@ FOUND = {
     ),
     "machine.watchdog": {"device": True, "offered": True, "set_by": "", "seconds": 0},
     "placed": lambda units=(), **_: placed(units=dict.fromkeys(units, "loaded active enabled 1")),
+    "artifacts.compiled": {"size": None, "current": ""},
     "artifacts.environment": {"requirements": None},
     "artifacts.weights": lambda root, folders: {
         "folders": {name: {"manifest": None, "files": {}} for name in folders}

@@ -10,19 +10,23 @@ again.
 Exit status: 0 it serves, 1 it does not; ROOT/jobs/switch@RELEASE.json says why, and what now does.
 """
 
+import asyncio
+import json
 import signal
 import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from host.common.command_line import words
 from host.common.log import log
 from host.common.seat import place
 from host.door.door import Door
 from host.door.haproxy import DoorError
+from host.engine.container import fabric_environment, netdevs
 from host.engine.crash_guard import boot_id
+from host.engine.standby import Standby
 from host.engine.switch import state, units
 from host.engine.switch.candidate import MARGIN, Candidate, Refusal, check
 
@@ -107,6 +111,7 @@ class Switch:
                 # It is what this Spark is about, even while it does not serve.
                 units.point(self._root, self._new)
             if previous and ran and not beside:
+                asyncio.run(self._prepare(unit, previous))
                 self._stop_previous(previous, pair)
             candidate.start()
             if self._door:
@@ -133,6 +138,30 @@ class Switch:
             raise Refusal(f"there are no orders for {self._new}: run Sparkwright again")
         self._orders = found
         self._door = Door(self._root) if found["door"] else None
+
+    async def _prepare(self, unit: dict[str, Any], previous: str) -> None:
+        """Have the new release do all that needs no GPU while the previous one still serves.
+
+        There is one standby at a time. Without one, the new release starts as ever.
+        """
+        await Standby(self._root, previous, unit).remove()
+        standby, environment = Standby(self._root, self._new, unit), dict[str, str]()
+        if not standby.fits:
+            return
+        self._report.say("preparing")
+        try:
+            if unit["fabric"]:
+                links = json.loads(units.run("ip", "-j", "addr").stdout)
+                found = netdevs(links, unit["fabric"][unit["rank"]])
+                environment, _ = fabric_environment(found)
+        except ValueError as error:
+            log(f"there is no standby: {error}")
+            return
+        await standby.prepare(environment, self._paused)
+
+    async def _paused(self) -> None:
+        self._pause()
+        await asyncio.sleep(0)
 
     def _stop_previous(self, previous: str, pair: bool) -> None:
         """Stop it when what is in flight is answered, or has had its time."""
@@ -207,6 +236,8 @@ class Switch:
             self._report.open()
             self._report.note(restored=True)
         units.systemctl("stop", f"vllm@{self._new}.service")
+        unit = state.laid_down(self._root, self._new)
+        asyncio.run(Standby(self._root, self._new, unit).remove())
         if previous and ran and not units.Unit(previous).active:
             self._report.note(restored=self._restart(previous))
         if self._door:

@@ -1,12 +1,11 @@
 """The questions of a benchmark to the engine, and the readings of its GPU meanwhile."""
 
 import json
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from statistics import median
-from subprocess import DEVNULL, PIPE, Popen, run
+from subprocess import DEVNULL, PIPE, Popen
 from typing import Any, NoReturn
 
 from host.common.progress import JobError
@@ -56,25 +55,6 @@ class MeasuredEngine:
         """Return the length of a text."""
         body = {"model": self._model, "prompt": text, "add_special_tokens": False}
         return int(self._field("count", "/tokenize", body))
-
-    def start(self, kept: str) -> list[tuple[float, str]]:
-        """Return the lines of the engine's start that match a pattern, each with its time."""
-        unit = ["systemctl", "show", "--value", "--property=InvocationID", self._unit]
-        life = run(unit, capture_output=True, text=True, check=False).stdout.strip()
-        command = ["journalctl", "--quiet", "--output=short-unix", f"_SYSTEMD_INVOCATION_ID={life}"]
-        wanted, found = re.compile(kept), []
-        with Popen(command, stdout=PIPE, text=True, errors="replace") as journal:
-            assert journal.stdout
-            # TIME HOST PROGRAM[ID]: MESSAGE
-            for line in journal.stdout:
-                head, _, message = line.rstrip("\n").partition("]: ")
-                if wanted.search(message):
-                    found.append((float(head.split()[0]), message))
-                # An engine that serves logs each request: nothing of its start comes after.
-                if message == "serving":
-                    break
-            journal.terminate()
-        return found
 
     def _metrics(self) -> str:
         said = ask(*self._engine, "/metrics", patience=_PATIENCE)

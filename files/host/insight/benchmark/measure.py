@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from host.common import starts
 from host.common.atomic import replace
 from host.common.command_line import words
 from host.common.progress import JobError, Progress
@@ -173,7 +174,7 @@ class Measurement:
     def result(self, progress: Progress) -> dict[str, Any]:
         """Measure everything, or what can be until the engine or the tool gives up."""
         release, given_up = self._orders["release"], ""
-        start, others = self._engine.start(self._orders["start"]), self._engine.others()
+        start, others = starts.served(self._orders["place"], release), self._engine.others()
         context = self._engine.context()
         variables = ["--env-file", f"{self._root}/releases/{release}/engine.env"]
         tool = Tool(f"vllm-{release}", [*self._orders["options"], *variables])

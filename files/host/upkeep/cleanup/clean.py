@@ -180,7 +180,7 @@ def look(wanted: dict[str, Any]) -> dict[str, object]:
     listed = said("systemctl", "list-units", *_LISTED, *_JOBS)
     jobs = [line.split()[0] for line in listed.splitlines() if line.strip()]
     goes = [
-        *((f"release {name}", size(root / "releases" / name)) for name in gone.releases),
+        *((f"release {name}", sum(sizes(*_of_release(root, name)))) for name in gone.releases),
         *((f"image {image.name}, less what others share,", image.size) for image in gone.images),
         *((f"weights {name}", count) for name, count in _freed(root, found, gone.weights)),
         *((f"compiled code cache/{name}", size(root / "cache" / name)) for name in gone.caches),
@@ -195,6 +195,10 @@ def look(wanted: dict[str, Any]) -> dict[str, object]:
         "stays": gone.left,
         "result": f"{freed if goes else 'nothing to free'}{back}.",
     }
+
+
+def _of_release(root: Path, release: str) -> list[Path]:
+    return [root / "releases" / release, root / f"cache/compiled/{release}.tar"]
 
 
 def _freed(root: Path, found: Found, going: list[str]) -> list[tuple[str, int]]:
@@ -212,7 +216,7 @@ def delete(wanted: dict[str, Any]) -> None:
     jobs = [f"switch@{release}" for release in gone.releases]
     for release in gone.releases:
         said("systemctl", "reset-failed", f"vllm@{release}.service")
-        shutil.rmtree(root / "releases" / release)
+        do("rm", "-rf", *map(str, _of_release(root, release)))
     for image in gone.images:
         do("docker", "image", "rm", *(sorted(image.tags) or [image.id]))
         jobs += [order.job for order in found.orders if image.is_any(order.names)]

@@ -9,6 +9,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from sparkwright.common.errors import PlanError
 from sparkwright.common.placed import folder_names
 from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.plan.release.command import Ranks, serve_arguments
 from sparkwright.run.spark import SparkTarget
 from tests.makers.recipe import good, loaded, problems, put
 from tests.makers.release import lock, release
@@ -186,12 +187,49 @@ def test_what_each_level_makes_of_an_engine() -> None:
 
 def test_the_group_data_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sparkwright.run.spark.recipe_of", lambda name: made())
-    data = {"recipe": "try", "ranks": ["a"], "rank": 0, "log_level": "WARNING"}
+    data = {"recipe": "try", "ranks": ["a"], "rank": 0, "hardware": "lab", "log_level": "WARNING"}
     served = SparkTarget.of(data).release_by(lock())
     assert served
     files = served.files
     assert "VLLM_LOG_STATS_INTERVAL=3600\n" in files["engine.env"]
     assert "--disable-uvicorn-access-log" in files["run"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "args", "sizes"),
+    [
+        ({}, {}, [1, 2, 4, 8, 16, 24, 32, 48, 64]),
+        ({}, {"max-num-seqs": 1}, [1]),
+        ({}, {"max-num-seqs": 20}, [1, 2, 4, 8, 16, 20]),
+        # Whole requests with their drafts, and no more tokens than vLLM's own largest.
+        ({}, {"max-num-seqs": 4, "spec-tokens": 2}, [3, 6, 12]),
+        ({}, {"max-num-seqs": 128, "spec-tokens": 15}, [16, 32, 64, 128, 256, 384, 512]),
+        ({}, {"max-num-seqs": 8, "max-num-batched-tokens": 4}, [1, 2, 4]),
+        ({}, {"cudagraph-capture-sizes": [4, 2]}, [4, 2]),
+        *[
+            ({}, said, [])
+            for said in (
+                {"max-cudagraph-capture-size": 32},
+                {"performance-mode": "balanced"},
+                {"compilation-config": {"cudagraph-capture-sizes": [8]}},
+                {"enforce-eager": True},
+                {"max-num-seqs": None},
+            )
+        ],
+        ({"answers": "embeddings"}, {}, []),
+        ({"judged_by": None, "vllm": "a fork"}, {}, []),
+    ],
+)
+def test_graphs_are_made_of_whole_requests_unless_the_recipe_says(
+    changes: dict[str, object], args: dict[str, object], sizes: list[int]
+) -> None:
+    recipe = load_recipe("qwen3.5-35b")
+    given = {name: each for name, each in (recipe.args | args).items() if each is not None}
+    changed = recipe.model_copy(update={"args": given, **changes})
+    assert changed.capture_sizes == sizes
+    words = " ".join(serve_arguments(changed, Ranks()))
+    rendered = f"--cudagraph-capture-sizes {' '.join(map(str, sizes))} --"
+    assert (rendered in words) if sizes else ("cudagraph-capture-sizes " not in words)
 
 
 def test_what_differs_with_a_number_of_sparks_replaces_the_rest(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from host.common.progress import JobError
-from host.insight.benchmark.bench_engine import MeasuredEngine, medians, metric
+from host.insight.benchmark.bench_engine import medians, metric
 from host.insight.benchmark.measure import (
     QUESTION,
     Measurement,
@@ -18,7 +18,6 @@ from host.insight.benchmark.measure import (
     figures,
     long_prompt,
 )
-from sparkwright.common.startup import KEPT, start_figures
 from sparkwright.declared.recipe.workloads import METRICS
 from tests.makers.shell import program
 
@@ -118,7 +117,7 @@ def test_failed_requests(length: int, error: str, said: str) -> None:
 def test_what_was_measured_before_the_engine_died_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing was, that is a failure."""
     monkeypatch.setattr("host.insight.benchmark.measure.Tool", lambda engine, options: None)
-    orders: dict[str, Any] = dict.fromkeys(("place", "model", "release", "start"), "x")
+    orders: dict[str, Any] = dict.fromkeys(("place", "model", "release"), "x")
 
     def dies_at_c(workload: Any, context: int, tool: Tool) -> dict[str, Any]:
         if workload["name"] == "c":
@@ -129,7 +128,7 @@ def test_what_was_measured_before_the_engine_died_is_kept(monkeypatch: pytest.Mo
         workloads = [{"name": name} for name in names]
         measurement = Measurement(Path("/x"), orders | {"options": [], "workloads": workloads})
         monkeypatch.setattr(measurement, "_of", dies_at_c)
-        for question in ("others", "context", "start"):
+        for question in ("others", "context"):
             monkeypatch.setattr(measurement._engine, question, lambda *asked: None)
         return measurement.result(SimpleNamespace(message=""))  # type: ignore[arg-type]
 
@@ -144,27 +143,6 @@ def test_metrics_of_all_engines_together() -> None:
     assert metric(METRICS_TEXT, "num_preemptions_total") == 9
     assert metric(METRICS_TEXT, "num_requests_running", "num_requests_waiting") == 3
     assert metric(METRICS_TEXT, "spec_decode_num_drafts_total") == 0
-
-
-def test_only_what_a_start_is_wanted_for_is_read_of_a_journal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An engine that serves logs without end: what comes after is not waited for."""
-    programs(
-        tmp_path,
-        monkeypatch,
-        systemctl="echo 0123",
-        journalctl="""echo "$@" > called
-echo '1764.5 spark1 engine[7]: starting the engine'
-echo '1770.25 spark1 engine[7]: (Worker pid=9) INFO [x.py:1] Loading weights took 5.50 seconds'
-echo '1771.0 spark1 engine[7]: noise'
-echo '1790.0 spark1 engine[7]: serving'
-while echo '1791.0 spark1 engine[7]: INFO: "POST /v1/chat/completions" 200 OK'; do :; done""",
-    )
-    kept = MeasuredEngine("/x", "r", "m").start(KEPT)
-    assert [at for at, _ in kept] == [1764.5, 1770.25, 1790.0]
-    assert "_SYSTEMD_INVOCATION_ID=0123" in (tmp_path / "called").read_text()
-    assert start_figures(kept) == {"start-warm": {"weights_seconds": 5.5, "ready_seconds": 25.5}}
 
 
 def test_what_nvidia_smi_says() -> None:

@@ -13,6 +13,7 @@ from sparkwright.plan.causes.log_causes import SUBJECTS, causes, from_log, table
 from tests.makers.doctor import HEALTHY, KERNEL, UNIT, hard_down
 from tests.makers.gpu import gpu
 from tests.makers.models import changed
+from tests.makers.starts import start
 
 LOGS = sorted((Path(__file__).parents[2] / "logs").glob("*.log"))
 
@@ -53,6 +54,7 @@ READINGS = {
     "hard-downs": {"downs": 1},
     "clock": {"skew": -7200.0},
     "content-null": {"finished": Finished(cut=12, ended=3)},
+    "slow-start": {"starts": (*[start(weights=27)] * 3, start(200, weights=170))},
     "restarts": {"unit": changed(UNIT, restarts=4)},
 }
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from host.engine.startup import keep
 from host.state import status
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import GIB
 from sparkwright.engine.state import EngineUnit
-from sparkwright.insight.status.status import Reading, as_json, table, warnings
+from sparkwright.insight.status.status import Reading, as_json, last_starts, table, warnings
 from sparkwright.run.options import RunOptions, options_of
 from tests.makers.doctor import NOW, hard_down
 from tests.makers.gpu import gpu
@@ -59,6 +60,25 @@ def test_a_reading(read: Any, tmp_path: Path) -> None:
     assert read(UNIT).held is None
 
 
+def test_the_last_starts_are_told(read: Any, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    content = {"recipe": "lab-tiny", "image": "i", "served_names": []}
+    for path, text in (
+        (f"releases/{RELEASE}/release.json", json.dumps(content)),
+        ("state/starts", ""),
+    ):
+        (root / path).parent.mkdir(parents=True)
+        (root / path).write_text(text)
+    (root / "current").symlink_to(f"releases/{RELEASE}")
+    assert last_starts(row(read(UNIT))) == last_starts(row(None)) == ""
+    for seconds, end in ((497.3, "ended"), (172.6, "serving"), (900, "late"), (49.2, "standby")):
+        keep(root, RELEASE, seconds, end, [])
+    told = row(read(UNIT))
+    assert last_starts(told) == "starts: 49 s (standby), 900 s (late), 173 s (warm)"
+    (entry,) = json.loads(as_json([told], 0))["sparks"]
+    assert [each["seconds"] for each in entry["starts"]] == [497.3, 172.6, 900, 49.2]
+
+
 def test_a_machine_without_anything_is_read(read: Any) -> None:
     found = read()
     assert (found.release, found.recipe, found.load, found.since) == (None, None, None, None)
@@ -78,13 +98,14 @@ def test_the_table_has_a_line_for_each_spark() -> None:
     ]
     head, a, b, c, d = table(rows)
     assert " ".join(head.split()) == (
-        "spark replica recipe release up since tok/s requests KV drafts GiB MHz W °C restarts"
+        "spark replica recipe release up since tok/s requests KV drafts GiB MHz W °C restarts "
+        "standby"
     )
     assert " ".join(a.split()) == (
-        "spark-a chat lab-tiny 0a1b2c3d 21 Nov 09:05 40 4+2 25 % 63 % 70/122 2405 61 67 2"
+        "spark-a chat lab-tiny 0a1b2c3d 21 Nov 09:05 40 4+2 25 % 63 % 70/122 2405 61 67 2 -"
     )
     assert b.split()[7:11] == ["-", "-", "-", "-"]
-    assert c.split() == ["c", "chat", "lab-tiny", "-", "no", "answer", *"-" * 9]
+    assert c.split() == ["c", "chat", "lab-tiny", "-", "no", "answer", *"-" * 10]
     assert d.split()[:5] == ["d", "-", "-", "-", "idle"]
     # Numbers line up on their right.
     assert {line.index(" 2405") for line in (a, b, d)} == {head.index("  MHz")}

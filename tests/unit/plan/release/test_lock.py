@@ -178,8 +178,8 @@ def root(tmp_path: Path) -> Path:
     """A Spark's folder whose `current` is a release of the recipe."""
     release = make_release(RECIPE, FULL, Place(str(tmp_path)), Ranks(("a",)))
     folder = tmp_path / "releases" / "it's-1"
-    folder.mkdir(parents=True)
     for name, text in release.files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     (tmp_path / "current").symlink_to(folder.relative_to(tmp_path))
     return tmp_path

@@ -11,6 +11,7 @@ import pytest
 
 from sparkwright.common.paths import PLUGIN
 from sparkwright.plan.release.command import Ranks, container_arguments, environment
+from sparkwright.plan.release.release import Release
 from tests.makers.release import pair, recipe, release
 from tests.makers.shell import program
 from tests.programs import ended
@@ -159,18 +160,16 @@ def test_each_vllm_has_its_means_and_the_recipe_the_last_word(
     assert not names & environment(recipe(vllm=version, **judged)).keys()
 
 
-def test_a_pair_has_the_plugin_and_a_single_spark_has_none() -> None:
-    made = pair(0)
+@pytest.mark.parametrize("made", [pair(0), release()], ids=["pair", "alone"])
+def test_an_engine_has_the_plugins(made: Release) -> None:
     assert made.directories == ["bin", "plugin", "plugin/sparkwright_wait-1.dist-info"]
     assert {name for name in made.files if name.startswith("plugin/")} == {
+        "plugin/sparkwright_standby.py",
         "plugin/sparkwright_wait.py",
         "plugin/sparkwright_wait-1.dist-info/METADATA",
         "plugin/sparkwright_wait-1.dist-info/entry_points.txt",
     }
     assert f"/releases/{made.id}/plugin:/run/plugin:ro" in made.files["run"]
-    alone = release()
-    assert alone.directories == ["bin"]
-    assert "plugin" not in "".join([*alone.files, *alone.files.values()])
 
 
 @pytest.mark.parametrize(

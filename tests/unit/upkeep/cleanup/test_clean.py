@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -227,12 +228,18 @@ def names(folder: Path) -> list[str]:
 
 
 def test_what_it_deletes(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
+    compiled = disk.root / "cache/compiled"
+    compiled.mkdir(parents=True)
+    for release in (OLDEST, NOW):
+        (compiled / f"{release}.tar").write_bytes(bytes(2_000_000))
     run(disk, 1)
+    assert names(compiled) == [f"{NOW}.tar"]
+    shutil.rmtree(disk.root / "cache")
     assert names(disk.root / "releases") == [OLD, NOW]
     assert (disk.state / "removed").read_text() == "image rm sha256:aa\n"
     assert names(disk.root) == ["current", "jobs", "manifests", "releases", "state", "three"]
     assert names(disk.root / "manifests") == ["image-build@2.json", "image@3.json"]
-    assert f"removes release {OLDEST} (" in caplog.text
+    assert f"removes release {OLDEST} (2.0 MB" in caplog.text
     assert f"; {OLD} stays for a rollback." in look(disk.wanted(1))["result"]
     assert "removes image example/a@sha256:1, less what others share, (5.0 GB)" in caplog.text
     assert len(run(disk, 1).commands) == 1

@@ -1,0 +1,67 @@
+"""A plugin of vLLM, by which an engine that has done all that needs no GPU waits for a word.
+
+Beside an engine that serves it saves the next start what comes before the GPU: half of it. Imports,
+configuration and tokenizer are done in the process itself, so nothing is forked, and nothing is
+answered in CUDA's place. The supervisor (files/host/engine/standby.py) says the word.
+"""
+
+import os
+import time
+from importlib import import_module
+from pathlib import Path
+
+VARIABLE = "SPARKWRIGHT_STANDBY"
+# The supervisor's files, which the engine cannot change, and one that says that it waits.
+ALIVE, GO = Path("/run/standby/alive"), Path("/run/standby/go")
+WAITING = Path("/run/vllm/waiting")
+# Seconds between two looks; and without a new sign of its supervisor, which a Spark that boots does
+# not give either, after which it has been forgotten.
+NAP, FORGOTTEN = 0.1, 900
+# What the kernel ends first in a full memory is this, not the engine that serves, which has 500.
+_EXPENDABLE, _OWN = "900", Path("/proc/self/oom_score_adj")
+
+
+def register() -> None:
+    """Have the process of this standby that is to use the GPU wait before it does.
+
+    vLLM calls it in each process, and ends the process if it raises: a vLLM whose way to the GPU is
+    another has no standby, rather than one that takes the memory of the engine that serves.
+    """
+    if not os.environ.get(VARIABLE):
+        return
+    wrapper = import_module("vllm.v1.worker.worker_base").WorkerWrapperBase
+    init_device = wrapper.init_device
+
+    def told(self, *arguments, **named):  # type: ignore[no-untyped-def]
+        wait()
+        return init_device(self, *arguments, **named)
+
+    wrapper.init_device = told
+
+
+def wait() -> None:
+    """Return at the word; end this process when nobody is left to say it."""
+    before = _expend(_EXPENDABLE)
+    WAITING.touch()
+    try:
+        seen, since = None, time.monotonic()
+        while not GO.exists():
+            sign = ALIVE.stat().st_mtime_ns if ALIVE.exists() else None
+            if sign != seen:
+                seen, since = sign, time.monotonic()
+            elif time.monotonic() - since > FORGOTTEN:
+                raise SystemExit("sparkwright_standby: its supervisor has forgotten it")
+            time.sleep(NAP)
+    finally:
+        WAITING.unlink(missing_ok=True)
+    _expend(before)
+
+
+def _expend(score: str) -> str:
+    """Set how readily the kernel ends this process; return how it was."""
+    try:
+        before = _OWN.read_text()
+        _OWN.write_text(score)
+    except OSError:
+        return score
+    return before

@@ -1,0 +1,134 @@
+"""The standby of an engine: it is the next start, or it is not there."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clock import patience
+from tests.component.engine.sparks import RELEASE, Spark, lives
+from tests.component.servers import free_port, until
+
+TAKEN = "its standby goes on as the engine"
+USELESS = "its standby is of no use: the engine starts anew"
+
+
+@pytest.fixture
+def spark(tmp_path: Path) -> Iterator[Spark]:
+    """A Spark whose release is to have a standby."""
+    spark = Spark(tmp_path / "spark-a", "spark-a", free_port())
+    spark.prepare(0, ("spark-a",))
+    spark.unit(standby=1)
+    yield spark
+    spark.close()
+
+
+def with_standby(spark: Spark, **times: float) -> int:
+    """Have the engine serve, and a standby wait; return its process."""
+    spark.start(**times)
+    spark.wait_ready()
+    until(lambda: spark.standby_waits)
+    return spark.standby
+
+
+def crash(spark: Spark) -> None:
+    os.kill(spark.container, signal.SIGKILL)
+    assert spark.end() == 1
+
+
+def test_a_crash_goes_on_to_the_standby_and_that_has_a_successor(spark: Spark) -> None:
+    waits = with_standby(spark)
+    crash(spark)
+    assert lives(waits)
+    successor = with_standby(spark)
+    assert TAKEN in spark.log
+    assert spark.container == waits != successor
+    assert (spark.root.parent / "starts").read_text().split() == ["spark-a"]
+    spark.signal(signal.SIGTERM)
+    assert spark.end() == 0
+    assert not lives(successor)
+
+
+def test_a_stop_leaves_none(spark: Spark) -> None:
+    waits = with_standby(spark)
+    spark.signal(signal.SIGTERM)
+    assert spark.end() == 0
+    assert not lives(waits)
+    assert not list((spark.root / "state").glob("standby@*"))
+
+
+def test_a_killed_supervisor_has_a_successor_that_finds_it(spark: Spark) -> None:
+    waits = with_standby(spark)
+    left = spark.container
+    spark.kill()
+    spark.start()
+    spark.wait_ready()
+    assert TAKEN in spark.log
+    assert not lives(left)
+    assert spark.container == waits
+
+
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
+def test_one_that_cannot_go_on_is_replaced_by_a_start(spark: Spark, number: signal.Signals) -> None:
+    waits = with_standby(spark, **{"standby.SETTLED": patience(1)})
+    crash(spark)
+    os.kill(waits, number)
+    spark.start(**{"standby.HEEDED": patience(0.2)})
+    spark.wait_ready()
+    assert USELESS in spark.log
+    assert spark.container != waits
+    assert not lives(waits)
+
+
+def test_one_without_a_socket_is_replaced_by_a_start(spark: Spark) -> None:
+    waits = with_standby(spark)
+    crash(spark)
+    (spark.root / f"sockets/engines/{RELEASE}/standby.sock").unlink()
+    spark.start()
+    spark.wait_ready()
+    assert USELESS in spark.log
+    assert not lives(waits)
+
+
+@pytest.mark.parametrize("room", [0, 1 << 60])
+def test_there_is_none_without_room(spark: Spark, room: int) -> None:
+    spark.unit(standby=room)
+    spark.start()
+    spark.wait_ready()
+    spark.live_on()
+    assert not spark.standby
+    assert not list((spark.root / "state").glob("standby@*"))
+
+
+def test_there_is_none_beside_that_of_another_release(spark: Spark) -> None:
+    other = spark.root / "state/standby@other-00000000"
+    other.mkdir()
+    (other / "alive").touch()
+    spark.start()
+    spark.wait_ready()
+    spark.live_on()
+    assert not spark.standby
+    # Its supervisor gives no sign any more.
+    os.utime(other / "alive", (0, 0))
+    until(lambda: spark.standby_waits)
+
+
+def test_one_that_never_waits_is_not_tried_again(spark: Spark) -> None:
+    spark.set("never-waits")
+    spark.start()
+    spark.wait_ready()
+    until(lambda: "no standby came to wait" in spark.log)
+    spark.live_on()
+    assert spark.log.count("no standby came to wait") == 1
+    spark.lives_on()
+
+
+def test_one_that_is_lost_has_a_successor(spark: Spark) -> None:
+    """Such as one that the kernel has ended in a full memory."""
+    waits = with_standby(spark)
+    os.kill(waits, signal.SIGKILL)
+    until(lambda: spark.standby_waits and spark.standby != waits)
+    spark.lives_on()
+    assert "the standby has ended" in spark.log

@@ -1,0 +1,214 @@
+"""The standby: how a release makes one, where there is room for it, and how it waits in vLLM."""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from host.engine import standby as supervisor
+from sparkwright.common.hardware import GIB, HARDWARE
+from sparkwright.common.paths import PLUGIN
+from sparkwright.declared.recipe import values
+from sparkwright.plan.memory.plan import LEAST, STANDBY, WANTED, standby_room
+from sparkwright.plan.release.command import container_arguments
+from sparkwright.run.spark import SparkTarget
+from tests.makers.memory import load, planned
+from tests.makers.release import ALONE, lock, pair, recipe, release
+from tests.makers.shell import program, shell
+from tests.programs import ended
+
+CHOICE = "qwen3.6-35b-nvfp4-dflash"
+WORKERS = "vllm.v1.worker.worker_base"
+
+
+@pytest.fixture
+def plugin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    """The plugin as Python loads it for vLLM, with folders of its own."""
+    monkeypatch.syspath_prepend(str(PLUGIN))
+    monkeypatch.delitem(sys.modules, "sparkwright_standby", raising=False)
+    module = import_module("sparkwright_standby")
+    for name in ("ALIVE", "GO", "WAITING", "_OWN"):
+        monkeypatch.setattr(module, name, tmp_path / name.lower())
+    module._OWN.write_text("500")
+    module.ALIVE.touch()
+    monkeypatch.setenv(values.STANDBY, "standby")
+    return module
+
+
+def naps(monkeypatch: pytest.MonkeyPatch, plugin: ModuleType, each: Callable[[], None]) -> None:
+    """Have time pass only as the plugin naps, and something happen in each nap."""
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+        each()
+
+    monkeypatch.setattr(plugin, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+
+
+def vllm(monkeypatch: pytest.MonkeyPatch, **has: object) -> Any:
+    wrapper = type("WorkerWrapperBase", (), has)
+    monkeypatch.setitem(sys.modules, WORKERS, SimpleNamespace(WorkerWrapperBase=wrapper))  # type: ignore[arg-type]
+    return wrapper
+
+
+def test_the_names_are_the_same_on_both_sides(plugin: ModuleType) -> None:
+    assert plugin.VARIABLE == values.STANDBY == supervisor.VARIABLE
+    assert plugin.FORGOTTEN == supervisor.FORGOTTEN
+    assert values.STANDBY in values.OWN_ENVIRONMENT
+    entries = (PLUGIN / "sparkwright_wait-1.dist-info/entry_points.txt").read_text()
+    assert "\nsparkwright_standby = sparkwright_standby:register\n" in entries
+
+
+def test_it_waits_before_the_gpu_is_used_and_goes_on_at_the_word(
+    plugin: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[object] = []
+
+    def use(self: object, *words: str) -> str:
+        seen.append((plugin.WAITING.exists(), plugin._OWN.read_text()))
+        return " ".join(words)
+
+    def each() -> None:
+        seen.append((plugin.WAITING.exists(), plugin._OWN.read_text()))
+        if len(seen) == 3:
+            plugin.GO.touch()
+
+    naps(monkeypatch, plugin, each)
+    wrapper = vllm(monkeypatch, init_device=use)
+    plugin.register()
+    assert wrapper().init_device("a", "b") == "a b"
+    assert seen == [(True, "900")] * 3 + [(False, "500")]
+
+
+def test_the_engine_itself_does_not_wait(
+    plugin: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(values.STANDBY)
+    wrapper = vllm(monkeypatch, init_device=len)
+    plugin.register()
+    assert wrapper.init_device is len
+
+
+@pytest.mark.parametrize("has", [{}, None])
+def test_a_vllm_with_another_way_to_the_gpu_ends(
+    plugin: ModuleType, monkeypatch: pytest.MonkeyPatch, has: dict[str, object] | None
+) -> None:
+    """A standby that does not wait would take the memory of the engine that serves."""
+    if has is not None:
+        vllm(monkeypatch, **has)
+    with pytest.raises((AttributeError, ModuleNotFoundError)):
+        plugin.register()
+
+
+@pytest.mark.parametrize("until", [0, 1200])
+def test_it_ends_once_nobody_gives_a_sign(
+    plugin: ModuleType, monkeypatch: pytest.MonkeyPatch, until: float
+) -> None:
+    def each() -> None:
+        now = plugin.time.monotonic()
+        if now < until:
+            os.utime(plugin.ALIVE, (now, now))
+
+    naps(monkeypatch, plugin, each)
+    with pytest.raises(SystemExit, match="its supervisor has forgotten it"):
+        plugin.wait()
+    assert plugin.time.monotonic() == pytest.approx(until + plugin.FORGOTTEN, abs=1)
+    assert not plugin.WAITING.exists()
+
+
+def test_a_score_that_cannot_be_set_keeps_nothing_from_going_on(
+    plugin: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugin, "_OWN", plugin.GO.parent)
+    plugin.GO.touch()
+    plugin.wait()
+
+
+def run(tmp_path: Path, script: str, **environment: str) -> list[str]:
+    """Return the words that the `run` of a release gives Docker."""
+    program(
+        tmp_path / "docker",
+        'case "$1" in image) echo sha256:12 ;; *) for word; do echo "$word"; done ;; esac',
+    )
+    for name in ("id", "chown"):
+        program(tmp_path / name, "echo 7")
+    return shell(script, tmp_path, **environment).stdout.splitlines()
+
+
+@pytest.mark.parametrize("made", [release(root="ROOT"), pair(1)])
+def test_a_release_runs_as_the_engine_or_as_a_standby(tmp_path: Path, made: Any) -> None:
+    root = str(tmp_path / "root")
+    script = made.files["run"].replace(made.root, root)
+    sockets = Path(root, "sockets/engines", made.id)
+    sockets.mkdir(parents=True)
+    both = (sockets / "api.sock", sockets / "standby.sock")
+    for path in both:
+        path.touch()
+    waits = run(tmp_path, script, **{values.STANDBY: "standby"})
+    assert [path.exists() for path in both] == [True, False]
+    serves = run(tmp_path, script)
+    assert [path.exists() for path in both] == [False, False]
+    word = ["--volume", f"{root}/state/standby@{made.id}:/run/standby:ro"]
+    assert [each for each in waits if each not in serves] == [f"vllm-{made.id}-standby", word[1]]
+    assert [each for each in serves if each not in waits] == [f"vllm-{made.id}"]
+    assert "" not in serves
+    assert waits[waits.index("--env") + 1] == values.STANDBY
+    assert f"{root}/sockets/engines/{made.id}:/run/vllm" in serves
+
+
+@pytest.mark.parametrize(
+    ("given", "socket", "plugins"),
+    [
+        ({}, [], "-"),
+        ({values.STANDBY: "standby"}, ["--uds", "/run/vllm/standby.sock"], "-"),
+        ({"VLLM_PLUGINS": "a"}, [], "a,sparkwright_standby"),
+        ({"VLLM_PLUGINS": ""}, [], ",sparkwright_standby"),
+    ],
+)
+def test_its_socket_and_its_plugin(
+    tmp_path: Path, given: dict[str, str], socket: list[str], plugins: str
+) -> None:
+    program(tmp_path / "vllm", 'for word; do echo "$word"; done; echo "${VLLM_PLUGINS--}"')
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"} | given
+    arguments = container_arguments(recipe(), ALONE)
+    said = ended(["/bin/sh", *arguments], env=env).stdout.splitlines()
+    assert said == [*arguments[3:], *socket, plugins]
+
+
+def test_a_worker_has_no_socket_of_its_own() -> None:
+    assert "standby.sock" in container_arguments(recipe(), ALONE)[1]
+    assert "standby.sock" not in pair(1).files["run"].partition("exec ")[2]
+
+
+@pytest.mark.parametrize(
+    ("data", "room"), [({}, STANDBY), ({"standby": "never"}, 0), ({"replicas": ["x", "y"]}, 0)]
+)
+def test_the_setting_and_a_second_replica_decide(
+    monkeypatch: pytest.MonkeyPatch, data: dict[str, object], room: int
+) -> None:
+    monkeypatch.setattr("sparkwright.run.spark.recipe_of", lambda name: recipe())
+    known = {"recipe": "try", "ranks": ["a"], "rank": 0, "hardware": "lab"}
+    made = SparkTarget.of(known | data).release_by(lock())
+    assert made
+    assert json.loads(made.files["unit.json"])["standby"] == room
+
+
+def test_there_is_one_where_the_plan_has_room_and_it_is_no_reason_to_warn() -> None:
+    spark, card = HARDWARE["gb10"], HARDWARE["rtx-5090"]
+    plan = planned(CHOICE)
+    assert plan.standby == STANDBY
+    assert plan.head_room >= WANTED[1] * GIB
+    assert standby_room(load(CHOICE), spark) == STANDBY + LEAST[1] * GIB
+    full = planned(CHOICE, gpu_memory_utilization=0.86)
+    assert (full.standby, standby_room(load(CHOICE, gpu_memory_utilization=0.86), spark)) == (0, 0)
+    assert full.head_room - STANDBY < WANTED[1] * GIB
+    # A card's own memory is none of it.
+    assert planned("qwen3.5-35b-nvfp4-rtx-pro-6000").standby == 0
+    assert standby_room(load("qwen3.5-35b-nvfp4-rtx-5090"), card) == STANDBY + LEAST[1] * GIB
