@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Sequence
 from contextlib import suppress
@@ -80,6 +81,11 @@ class Container:
             assert self._client
             await _kill(self._client)
         problem = await docker("rm", "--force", self._name)
+        deadline = time.monotonic() + GOODBYE
+        # One that was adopted ends before Docker has removed it.
+        while problem and "already in progress" in problem and time.monotonic() < deadline:
+            await asyncio.sleep(0.1)
+            problem = await docker("rm", "--force", self._name)
         return None if problem and "No such container" in problem else problem
 
 

@@ -68,10 +68,10 @@ class Standby:
             if waits and await container.adopt(self._name):
                 if self._has_socket:
                     (self._sockets / f"{VALUE}.sock").rename(self._sockets / SOCKET)
-                (self._files / "waits").unlink()
                 (self._files / "go").touch()
                 if await self._heeds(container):
                     log("its standby goes on as the engine")
+                    shutil.rmtree(self._files, ignore_errors=True)
                     return True
         except (OSError, ValueError) as error:
             log(f"its standby: {error}")

@@ -67,7 +67,9 @@ case $1 in
   version)
     [ ! -e "$STATE/no-docker" ] || { echo 'Cannot connect to the Docker daemon' >&2; exit 1; } ;;
   kill) [ -n "$pid" ] && kill -9 "$pid" ;;
-  rm) [ -n "$pid" ] && kill -9 "$pid" 2>/dev/null; rm -f "$file" ;;
+  rm)
+    rm "$STATE/removing" 2>/dev/null && { echo 'removal is already in progress' >&2; exit 1; }
+    [ -n "$pid" ] && kill -9 "$pid" 2>/dev/null; rm -f "$file" ;;
   rename) mv "$STATE/standby" "$STATE/container" ;;
   attach) while lives; do sleep 0.05; done ;;
   stop)

@@ -51,6 +51,16 @@ def test_a_crash_goes_on_to_the_standby_and_that_has_a_successor(spark: Spark) -
     assert not lives(successor)
 
 
+def test_docker_may_be_removing_it_still(spark: Spark) -> None:
+    """Where it is only attached to: no hard end of the Spark is to be counted for that."""
+    with_standby(spark)
+    crash(spark)
+    with_standby(spark)
+    spark.set("removing")
+    crash(spark)
+    assert "may still be there" not in spark.log
+
+
 def test_a_stop_leaves_none(spark: Spark) -> None:
     waits = with_standby(spark)
     spark.signal(signal.SIGTERM)
