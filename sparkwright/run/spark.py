@@ -130,9 +130,9 @@ class SparkTarget:
         return recipe_of(self.recipe_name) if self.recipe_name else None
 
     @property
-    def is_pair(self) -> bool:
-        """Tell whether it serves one model together with another Spark."""
-        return len(self.ranks) == 2
+    def is_group(self) -> bool:
+        """Tell whether it serves one model together with other Sparks."""
+        return len(self.ranks) > 1
 
     @property
     def is_head(self) -> bool:
@@ -142,7 +142,7 @@ class SparkTarget:
     @cached_property
     def fabric(self) -> FabricPlan | None:
         """Its part of its pair's own network; None for a Spark on its own."""
-        if not self.is_pair:
+        if not self.is_group:
             return None
         (peer,) = {*self.ranks} - {self.spark}
         return FabricPlan(

@@ -111,7 +111,7 @@ def _record(name: str, passed: Sequence[pytest.TestReport]) -> dict[str, Any] | 
     release = own.release_by(lock)
     if not (release and own.replica and own.is_head and is_ours(own.recipe_name or "")):
         return None
-    ranks = [*own.ranks] if own.is_pair else [name]
+    ranks = [*own.ranks] if own.is_group else [name]
     proofs = [each for each in passed if {spark for spark, _ in each.user_properties} & {*ranks}]
     asks = [(SPARKS[each].spark, Checkup.ask(root=SPARKS[each].place)) for each in ranks]
     model = release.recipe.checkpoints["model"]

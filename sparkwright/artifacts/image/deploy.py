@@ -10,7 +10,7 @@ from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.artifacts.jobs.deploy import follow, put_manifest, reason, start
 from sparkwright.common.errors import PlanError
-from sparkwright.common.operations import differs, failing, is_looking
+from sparkwright.common.operations import differs, failing, is_looking, spark_name
 from sparkwright.common.part import Ask, Bounded, Part
 from sparkwright.common.ports import IMAGE_PORT
 from sparkwright.declared.recipe.build import build_files
@@ -44,7 +44,7 @@ class ImageState(Part):
 
 
 def reads(own: Target) -> Iterator[Ask[Any]]:
-    """Yield what these steps, and those of the other Spark of a pair, ask of a Spark."""
+    """Yield what these steps, and those of its group's other Sparks, ask of a Spark."""
     yield from (ask_image(seat.release.images) for seat in own.seats if seat.release)
 
 
@@ -52,7 +52,7 @@ def reads(own: Target) -> Iterator[Ask[Any]]:
 def apply() -> None:
     """Get the image of the release that the Spark should serve.
 
-    The head of a pair pulls or builds it, and offers it to its worker over the fabric.
+    The head of a group pulls or builds it, and offers it to its workers over the fabric.
     """
     for own in seats():
         if own.release:
@@ -60,7 +60,7 @@ def apply() -> None:
 
 
 def _image(own: Target, served: Release) -> None:
-    key, build, other = image_key(served.recipe), served.recipe.build, own.peer
+    key, build, peers = image_key(served.recipe), served.recipe.build, own.peers
     mirrors, locked = own.settings.registry_mirrors, own.lock.images[key]
     about: dict[str, Any] = {"root": served.root, "references": served.images}
     if own.is_head and own.bundle:
@@ -77,17 +77,17 @@ def _image(own: Target, served: Release) -> None:
     elif own.is_head:
         source = mirrored(served.images[0], mirrors)
         image(name="Engine image", **about, source=source, size=locked.size)
-    if own.fabric is None or other is None:
+    if own.fabric is None:
         return
     if own.is_head:
-        offered_image(name="Engine image for the worker", **about, peer=other)
-    # On both Sparks, as an operation of the worker alone would not wait for the head's.
+        offered_image(name="Engine image for the workers", **about, peers=peers)
+    # On all Sparks, as an operation of the workers alone would not wait for the head's.
     copied_image(
         name="Engine image from the head",
         root=served.root,
         references=() if own.is_head else served.images,
         address=own.fabric.peer_addresses[0],
-        head=other,
+        head=peers[0],
     )
 
 
@@ -129,15 +129,18 @@ def built_image(
 
 
 @operation()
-def offered_image(root: str, references: Sequence[str], peer: Host) -> Generator[PyinfraCommand]:
-    """Offer an image to the other Spark of a pair, while that lacks it.
+def offered_image(
+    root: str, references: Sequence[str], peers: Sequence[Host]
+) -> Generator[PyinfraCommand]:
+    """Offer an image to the other Sparks of a group, while any of them lacks it.
 
     What offers it ends by itself: files/host/network/fabric/fabric-image@.service.
     """
-    if _has(peer, references, host):
-        host.noop("the other Spark has the image")
+    lacking = [spark_name(each) for each in peers if not _has(each, references, host)]
+    if not lacking:
+        host.noop("the other Sparks have the image")
         return
-    differs(f"image {references[0]}", "on the other Spark too", "here alone")
+    differs(f"image {references[0]}", f"on {' and '.join(lacking)} too", "only elsewhere")
     yield StringCommand(
         *("docker image inspect --format '{{.Id}}'", *map(QuoteString, references)),
         *("2>/dev/null | head -n 1 >", QuoteString(f"{root}/manifests/fabric-image")),
@@ -149,7 +152,7 @@ def offered_image(root: str, references: Sequence[str], peer: Host) -> Generator
 def copied_image(
     root: str, references: Sequence[str], address: str, head: Host
 ) -> Generator[PyinfraCommand]:
-    """Copy an image that the other Spark of a pair offers at an address; none without references.
+    """Copy an image that the head of a group offers at an address; none without references.
 
     Where Docker has the image already, nothing is copied.
     """

@@ -54,12 +54,12 @@ def doctor(own: Target) -> Generator[StringCommand]:
     """Name the cause, the evidence and the remedy of what is wrong."""
     if own.recipe and (advisory := published_faults(own.recipe)):
         notice(advisory, "yellow")
-    plan, peer = own.fabric, own.peer
+    plan, peers = own.fabric, own.peers
     checkup, diagnoses = None, list[Diagnosis]()
     try:
         checkup = read(host, Checkup.ask(root=own.place))
         checkup = checkup.model_copy(update={"skew": checkup.clock - time.time()})
-        link = _link(plan, peer) if plan and peer else []
+        link = _link(plan, peers[0]) if plan else []
         listening, may = read(host, LISTENING), own.may_listen
         exposed = [probed("listener", socket) for socket in astray(listening, may)]
         diagnoses = diagnose(checkup, [*link, *exposed], _wanted(own))

@@ -52,7 +52,7 @@ _LINK_SECONDS = 10
 
 def reads(own: Target) -> Iterator[Ask[Any]]:
     """Yield what these steps ask of a Spark of a pair."""
-    if own.fabric and own.peer:
+    if own.fabric:
         yield _ask(own)
 
 
@@ -68,8 +68,9 @@ def apply() -> None:
 
     A Spark that leaves its pair keeps its settings, for its return.
     """
-    plan, peer = target().fabric, target().peer
-    if plan and peer:
+    plan, peers = target().fabric, target().peers
+    if plan:
+        (peer,) = peers
         fabric(name="Fabric", plan=plan, peer=peer)
         link(name="Link over the fabric", plan=plan, peer=peer)
 
@@ -238,7 +239,7 @@ def read_link(plan: FabricPlan, peer: Host) -> tuple[FabricState, FabricState, P
 
 def _known(plan: FabricPlan) -> dict[str, str]:
     """Return the Sparks of the other pairs of this run, by the MAC addresses of their fabrics."""
-    pairs = [own for each in state.active_hosts if (own := target_of(each)).is_pair]
+    pairs = [own for each in state.active_hosts if (own := target_of(each)).is_group]
     return {
         netdev.mac: each.spark
         for each in pairs

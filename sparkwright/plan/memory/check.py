@@ -8,11 +8,12 @@ from sparkwright.common.errors import Finding, error, warning
 from sparkwright.common.hardware import GIB, Hardware
 from sparkwright.plan.memory.kv_cache import AUTO_COUNTS_ALL
 from sparkwright.plan.memory.plan import HOST, MIB, Load, MemoryPlan, engine_bytes, gib, plan_memory
+from sparkwright.plan.memory.split import split_findings
 
 # GiB that must, and that should, stay free where the memory is the host's, by number of Sparks.
 # One: the 0.90 of docai.hu, which leaves 5 by this plan, served for 90 minutes; sparkrun's earlyoom
 # ends the engine at 2 %. With 0.85, which leaves 9, AEON-7 served for hours.
-# Two: with 6 idle a soak took both down; 10 to 12 is the rule of those who measured it
+# Two, and more: with 6 idle a soak took both down; 10 to 12 is the rule of those who measured it
 # (gorlak/sparky-cluster, docs/adr/0028).
 LEAST = {1: 4, 2: 8}
 WANTED = {1: 9, 2: 10}
@@ -34,10 +35,14 @@ def memory_findings(
     A class without a nominal memory is not judged: the lab's engine runs on the CPU, in the memory
     of a machine that it shares.
     """
-    if plan := plan_memory(load, hardware, memory, kept, beside):
-        return list(judge(plan))
     if not hardware.total_gib:
         return []
+    if undivided := [*split_findings(load)]:
+        return undivided
+    if plan := plan_memory(load, hardware, memory, kept, beside):
+        return list(judge(plan))
+    if load.copies > 1:
+        return [warning(f"memory use is unknown: {load.copies} copies have no plan", "Watch it")]
     names = ", ".join(weights.repo for weights in load.shapeless)
     unknown = warning(
         f"memory use is unknown: the lock has no model shape for {names}",
@@ -172,7 +177,7 @@ def _head_room(plan: MemoryPlan) -> Iterator[Finding]:
 
 
 def _free(plan: MemoryPlan, bound: dict[int, int]) -> int:
-    return bound[plan.sparks] * GIB if plan.unified else 0
+    return bound[min(plan.sparks, 2)] * GIB if plan.unified else 0
 
 
 def _enlarge(plan: MemoryPlan, least: int) -> str | None:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,13 +15,14 @@ from typing import Any
 
 from host.common.seat import SOCKETS
 from sparkwright.common.paths import FILES
+from sparkwright.network.link.deploy import new_identity_script
 from tests.clock import patience
-from tests.component.servers import until
+from tests.component.servers import free_port, until
 from tests.programs import changed_program, script
 
 RELEASE = "tiny-0a1b2c3d"
-NAMES = ("spark-a", "spark-b")
-ADDRESSES = (("127.0.0.11", "127.0.0.21"), ("127.0.0.12", "127.0.0.22"))
+NAMES = ("spark-a", "spark-b", "spark-c")
+ADDRESSES = tuple((f"127.0.0.1{n}", f"127.0.0.2{n}") for n in (1, 2, 3))
 
 # Only by its module's name does it find the project, and the programs of a Spark.
 _FAKE = f"env PYTHONPATH={FILES}:{FILES.parent} {sys.executable} -m {__package__}.fake_engine"
@@ -94,7 +96,7 @@ class Spark:
         folder = self.root / "releases" / release
         for path in (folder, self.state / "bin", self.root / "secrets", self.root / "link"):
             path.mkdir(parents=True, exist_ok=True)
-        fabric = ADDRESSES if len(sparks) == 2 else ()
+        fabric = ADDRESSES[: len(sparks)] if len(sparks) > 1 else ()
         unit: dict[str, Any] = {"model": "tiny", "answers": "chat"}
         unit |= {"start_timeout": patience(), "longest_step": 0, "unified": True}
         unit |= {"stop_timeout": 5, "rank": rank, "sparks": sparks, "fabric": fabric}
@@ -249,6 +251,38 @@ class Spark:
         """The environment of the container's client."""
         lines = (self.state / "environment").read_text().splitlines()
         return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def group(folder: Path, count: int) -> list[Spark]:
+    """Make a head and its workers, which trust each other."""
+    port, names = free_port(), NAMES[:count]
+    sparks = [Spark(folder / name, name, port) for name in names]
+    for rank, spark in enumerate(sparks):
+        spark.prepare(rank, names)
+        identify(spark)
+    for spark in sparks:
+        trust(spark, *(each for each in sparks if each is not spark))
+    return sparks
+
+
+def identify(spark: Spark) -> None:
+    """Give a Spark a new key and certificate, as a deploy does."""
+    script = new_identity_script(str(spark.root), spark.name)
+    subprocess.run(["sh", "-c", script], check=True, capture_output=True)
+
+
+def trust(spark: Spark, *peers: Spark) -> None:
+    """Pin the certificates of the other Sparks."""
+    known = "".join((peer.root / "link/own.crt").read_text() for peer in peers)
+    (spark.root / "link/peer.crt").write_text(known)
+
+
+def serve(sparks: Sequence[Spark], **times: float) -> None:
+    """Start a life of each, and wait until all serve."""
+    for spark in sparks:
+        spark.start(**times)
+    for spark in sparks:
+        spark.wait_ready()
 
 
 def lives(pid: int) -> bool:

@@ -161,9 +161,11 @@ def test_a_head_offers_what_the_worker_has_not(
     references: tuple[str, ...], content: str, offered: bool
 ) -> None:
     head = fake_host(state=docker("a"))
+    with fake_host(state=docker("a")).current() as first:
+        pass
     with fake_host(state=docker(content)).current() as worker:
         pass
-    arguments = {"root": "/r", "references": references, "peer": worker}
+    arguments = {"root": "/r", "references": references, "peers": [first, worker]}
     assert head.predicts_change(offered_image, **arguments) is offered
     assert head.run(offered_image, **arguments).did_succeed()
     starts = "systemctl start fabric-image.socket"

@@ -98,8 +98,8 @@ def test_defaults_follow_the_memory_the_checkpoint_and_the_environment():
     assert planned(BF16).flags.number_bytes == 2
     assert planned(BF16, enforce_eager=True).graphs == 0
     recipe = load_recipe("qwen3.5-35b-fp8-community").model_copy(update={"vllm": "0.28.0"})
-    assert flags(recipe, SHAPE, 121 * GIB, sparks=1).sequences == 1024
-    assert flags(recipe, SHAPE, 31 * GIB, sparks=1).sequences == 256
+    assert flags(recipe, SHAPE, 121 * GIB, tensor_parallel=1).sequences == 1024
+    assert flags(recipe, SHAPE, 31 * GIB, tensor_parallel=1).sequences == 256
 
 
 @pytest.mark.parametrize(
