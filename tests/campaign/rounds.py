@@ -186,7 +186,8 @@ class Player:
                 spark.wait_ready(_ENDLESS)
         if self._pair:
             time.sleep(_SILENCE)
-        idle = f'test -z "$({_BUSY})"'
+        # One that reboots answers until its sshd is stopped.
+        idle = f'test "$(systemctl is-system-running)" != stopping && test -z "$({_BUSY})"'
         return _until(lambda: _failing(idle, self._stage.sparks), _ENDLESS)
 
     def _judge(self, scene: Scene, run: Run, status: int | None) -> list[str]:
@@ -210,7 +211,7 @@ class Player:
     def _check(self, record: Record) -> list[str]:
         stage = self._stage
         return [
-            *invariants.drift(stage),
+            *_until(lambda: list(invariants.drift(stage)), _TIDY),
             *invariants.second_run(stage),
             *invariants.wrong_release(stage),
             *_until(lambda: list(invariants.leftovers(stage)), _TIDY),

@@ -1,4 +1,4 @@
-"""An engine on this machine, started by a shell file, and what it tells: its log, its tokens, its memory."""
+"""An engine on this machine, started by a shell file: its log, its tokens, its memory."""
 
 import atexit
 import contextlib
@@ -54,7 +54,8 @@ class Engine:
         self.api, self.begin, self.phases = api, begin, {}
         self._log = log.open("w", buffering=1)
         self._process = subprocess.Popen(
-            ["bash", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+            ["bash", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            errors="replace",
             start_new_session=True, env=os.environ | {"SOCKET": api},
         )  # fmt: skip
         atexit.register(self.kill)
@@ -70,7 +71,7 @@ class Engine:
                     self.phases[phase] = round(now, 1)
 
     def await_token(self, limit: float) -> float:
-        """Return when the first token of a chat came, in seconds since `begin`; limit is so, too."""
+        """Return when the first token of a chat came; it and limit are seconds since `begin`."""
         chat = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1}
         while self._process.poll() is None and time.monotonic() - self.begin < limit:
             try:

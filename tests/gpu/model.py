@@ -54,11 +54,13 @@ def specs() -> Iterator[Spec]:
 
 
 def write_file(path: Path, tensors: list[Spec], seed: int) -> None:
-    """Write a safetensors file: scales and weights such that a layer keeps the size of its input."""
+    """Write a safetensors file, of weights such that a layer keeps the size of its input."""
     numbers = random.Random(seed)
     pool = numbers.randbytes(1 << 26)
     # BF16 in +-0.035; FP8 without its two values that are no number.
-    low, high = zip(*(struct.pack("<f", (b / 127.5 - 1) * 0.035)[2:] for b in range(256)))
+    low, high = zip(
+        *(struct.pack("<f", (b / 127.5 - 1) * 0.035)[2:] for b in range(256)), strict=True
+    )
     half = bytearray(2 * len(pool))
     half[0::2], half[1::2] = pool.translate(bytes(low)), pool.translate(bytes(high))
     eight = pool.translate(bytes(b if b & 0x7F != 0x7F else b - 1 for b in range(256)))
@@ -117,7 +119,8 @@ def main(folder: Path) -> None:
     config["text_config"] |= {
         "layer_types": layers * (SIZES["LAYERS"] // FULL_ATTENTION_INTERVAL),
         "full_attention_interval": FULL_ATTENTION_INTERVAL,
-        "rope_parameters": config["text_config"]["rope_parameters"] | {"mrope_section": [11, 11, 10]},
+        "rope_parameters": config["text_config"]["rope_parameters"]
+        | {"mrope_section": [11, 11, 10]},
     }
     config["vision_config"] |= {"intermediate_size": VISION_SIZE, "num_heads": VISION_HEADS}
     plain = [name.removesuffix(".weight") for name, _, kind in tensors if kind == "BF16"]

@@ -14,7 +14,7 @@ LEFT_OUT = ("/vllm-rs", "_vllm_fa2_C.abi3.so", "_vllm_fa3_C.abi3.so", "/cutlass/
 
 
 def slim(library: bytearray, capability: int) -> None:
-    """Zero every entry of the library's fat binaries that is not machine code for a capability (90: 9.0)."""
+    """Zero what is not machine code for a capability (90: 9.0) in the fat binaries of a library."""
     place = library.find(MAGIC)
     while place >= 0:
         entry = place + 16

@@ -52,7 +52,9 @@ def prepare(script: Path, log: Path, limit: float) -> tuple[Engine, dict[str, ob
     }
 
 
-def start(script: Path, log: Path, last: Engine | None, limit: float) -> tuple[Engine, dict[str, object]]:
+def start(
+    script: Path, log: Path, last: Engine | None, limit: float
+) -> tuple[Engine, dict[str, object]]:
     """Kill the last engine and have the next one answer; return it with its figures."""
     waits = "SPARKWRIGHT_STANDBY" in script.read_text("utf-8")
     engine, found = prepare(script, log, limit) if waits else (None, {})

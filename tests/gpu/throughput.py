@@ -11,6 +11,7 @@ import statistics
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 
 from tests.gpu.engine import ask
 
@@ -39,12 +40,17 @@ def main(api: str, rounds: int) -> None:
         with ThreadPoolExecutor(at_once) as pool:
             for seeds in (range(at_once), range(at_once, at_once * (rounds + 1))):  # first: warm-up
                 begin = time.monotonic()
-                times = list(pool.map(lambda seed: request(api, at_once << 20 | seed), seeds))
+                times = list(
+                    pool.map(request, repeat(api), (at_once << 20 | seed for seed in seeds))
+                )
                 took = time.monotonic() - begin
         first = statistics.median(time for time, _ in times)
         each = statistics.median((last - time) / (ANSWER - 1) for time, last in times)
         figures = {"at once": at_once, "tokens/s": round(len(times) * ANSWER / took, 1)}
-        print(json.dumps(figures | {"TTFT ms": round(first * 1e3), "TPOT ms": round(each * 1e3, 2)}), flush=True)
+        print(
+            json.dumps(figures | {"TTFT ms": round(first * 1e3), "TPOT ms": round(each * 1e3, 2)}),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":
