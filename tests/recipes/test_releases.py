@@ -1,6 +1,7 @@
 """What the product holds of vLLM's releases, asked of each that a recipe names."""
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -121,3 +122,14 @@ def test_the_plugin_leaves_the_queue_of_a_release_with_a_variable_of_its_own() -
     source = files("0.17.0") / "vllm/distributed/device_communicators/shm_broadcast.py"
     assert "SpinCondition" not in source.read_text()
     assert "envs.VLLM_SLEEP_WHEN_IDLE" in source.read_text()
+
+
+@pytest.mark.parametrize("release", known())
+def test_a_releases_processes_come_to_the_gpu_where_a_standby_waits(release: str) -> None:
+    """Whether EngineCore is the worker or has one; after the worker's class is imported."""
+    folder = files(release) / "vllm/v1"
+    wrapper = (folder / "worker/worker_base.py").read_text().partition("class WorkerWrapperBase")[2]
+    assert "    def init_device(self" in wrapper
+    for name in ("uniproc", "multiproc"):
+        text = (folder / f"executor/{name}_executor.py").read_text()
+        assert re.search(r"init_worker\((.|\n)*?orker\.init_device\(\)", text)

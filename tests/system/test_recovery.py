@@ -79,6 +79,18 @@ def test_both_restart_by_themselves(
     assert seconds <= bound
 
 
+def test_a_dead_rank_is_followed_by_both_standbys(serving: Pair) -> None:
+    """The engines of both go on from what waits on each."""
+    release, lives = current(serving.head), serving.lives()
+    identity = f"sudo docker inspect --format '{{{{.Id}}}}' vllm-{release}"
+    for spark in serving.both:
+        until(spark, f"test -e /opt/qwen36/state/standby@{release}/waits", timeout=300)
+    waiting = serving.each(lambda spark: spark.run(f"{identity}-standby").stdout)
+    serving.worker.run(f"sudo docker kill vllm-{release}")
+    serving.wait_serving(lives)
+    assert serving.each(lambda spark: spark.run(identity).stdout) == waiting
+
+
 @pytest.mark.parametrize("which", ["head", "worker"])
 def test_a_deliberate_stop_stays_until_the_start(serving: Pair, which: str) -> None:
     serving.forget()
