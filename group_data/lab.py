@@ -1,5 +1,6 @@
 """What differs on the virtual Sparks of tests/lab. pyinfra reads it also when no lab is up."""
 
+from os import environ as _environ
 from pathlib import Path
 
 _fingerprint = Path("/run/sparkwright-lab/apt-fingerprint")
@@ -19,3 +20,6 @@ disk_headroom_gib = 2
 
 # Tests wait for it.
 trial_seconds = 5
+
+# Most tests are of one engine, and count its containers: those of a standby ask for it.
+standby = _environ.get("SPARKWRIGHT_LAB_STANDBY", "never")

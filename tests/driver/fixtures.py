@@ -111,3 +111,11 @@ def _journals(item: pytest.Item) -> Iterator[Path]:
             file = RESULTS / f"{SHARD or 'lab'}-{item.path.stem}-{test}-{spark.name}.journal"
             file.write_text(journal)
             yield file
+
+
+@pytest.fixture(scope="module")
+def with_standbys() -> Iterator[None]:
+    """Have what a module deploys wait beside its engines, as it does by default."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARKWRIGHT_LAB_STANDBY", "auto")
+        yield

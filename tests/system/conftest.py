@@ -12,6 +12,7 @@ from tests.driver.fixtures import (  # noqa: F401
     serving,
     spark,
     three,
+    with_standbys,
 )
 from tests.lab.state import Engine
 

@@ -20,6 +20,8 @@ OUTAGE = 12
 # Whether the link has brought something within the last 10 s.
 HEARD = r"ss -tinH '( sport = :29500 or dport = :29500 )' | grep -qE 'lastrcv:[0-9]{1,4}( |$)'"
 
+pytestmark = pytest.mark.usefixtures("with_standbys")
+
 # Seconds until two supervisors have found each other, at the worst.
 GREETED = peer_link.GREETING + peer_link.RETRY
 # How much longer a start or a boot may take than when it was measured, as others use the machine

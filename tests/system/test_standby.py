@@ -11,6 +11,8 @@ from tests.driver.sparks import current, eventually, forget, standing, until, wa
 from tests.lab.spark import Handle
 from tests.system.test_update import ALONE
 
+pytestmark = pytest.mark.usefixtures("with_standbys")
+
 LABEL = "sudo docker ps --all --format '{{.Names}}' --filter label=sparkwright.release"
 IDENTITY = "sudo docker inspect --format '{{.Id}}' "
 # What is left of engines that have ended: shared memory, processes, mounts of containers.
