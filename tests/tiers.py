@@ -81,8 +81,9 @@ RUNS = {
         _tests(
             "acceptance-texts", 5, "tests/acceptance/test_texts.py", tier="acceptance", lab=True
         ),
-        _tests("contract", 6, "tests/contract"),
+        _tests("contract", 9, "tests/contract"),
         _system("changes", 7, "switch", "update"),
+        _system("standby", 6, "standby"),
         _system("two-engines", 8, "two_engines", "media"),
         _system("factory", 6, "factory", "download", "access", "firewall"),
         _system("lab", 5, "lab", "lab_fabric", "foreign"),
