@@ -11,8 +11,6 @@ from tests.driver.sparks import current, eventually, forget, standing, until, wa
 from tests.lab.spark import Handle
 from tests.system.test_update import ALONE
 
-pytestmark = pytest.mark.usefixtures("with_standbys")
-
 LABEL = "sudo docker ps --all --format '{{.Names}}' --filter label=sparkwright.release"
 IDENTITY = "sudo docker inspect --format '{{.Id}}' "
 # What is left of engines that have ended: shared memory, processes, mounts of containers.
@@ -45,7 +43,7 @@ def log(spark: Handle) -> str:
 
 
 @pytest.fixture(autouse=True)
-def fresh(spark: Handle, served: str) -> None:
+def fresh(with_standbys: None, spark: Handle, served: str) -> None:
     """Start each test with an engine that serves; its standby settles soon."""
     program = f"/opt/qwen36/releases/{served}/bin/engine"
     spark.run(f"sudo sed -i 's/{SETTLED}/{SOON}/' {program} && sudo grep -q '{SOON}' {program}")
