@@ -10,7 +10,8 @@ import zipfile
 from pathlib import Path
 
 MAGIC = struct.pack("<IHH", 0xBA55ED50, 1, 16)  # version 1, header of 16 bytes
-LEFT_OUT = ("/vllm-rs", "_vllm_fa2_C.abi3.so", "_vllm_fa3_C.abi3.so", "/cutlass/", "/include/")
+# Of FlashAttention the third stays: vLLM 0.26 is not imported without either.
+LEFT_OUT = ("/vllm-rs", "_vllm_fa2_C.abi3.so", "/cutlass/", "/include/")
 
 
 def slim(library: bytearray, capability: int) -> None:
