@@ -26,7 +26,7 @@ from host.common.seat import place
 from host.engine import peer_link
 from host.engine.container import Container, docker, fabric_environment, netdevs
 from host.engine.crash_guard import CrashGuard, boot_id
-from host.engine.standby import Standby
+from host.engine.standby import VALUE, Standby
 
 PING = 5.0
 RETRY = 2.0
@@ -81,7 +81,7 @@ class Supervisor:
         self._link: peer_link.Link | None = None
         self._pair: peer_link.Pair | None = None
         self._is_worker = bool(self._unit["rank"])
-        self._begun, self._serves = 0.0, False
+        self._begun, self._serves, self._kind = 0.0, False, "serving"
         if self._unit["fabric"]:
             addresses = tuple(twins[0] for twins in self._unit["fabric"])
             sparks = tuple(self._unit["sparks"])
@@ -170,7 +170,9 @@ class Supervisor:
         except OSError as error:
             # A full disk must not keep a previous release from coming back.
             log(f"warning: should this Spark go down hard, that will not count: {error}")
-        if not await self._standby.take(self._container, environment):
+        if await self._standby.take(self._container, environment):
+            self._kind = VALUE
+        else:
             await self._container.start(environment)
         await first(self._container_ends(), self._answer(environment))
 
@@ -194,7 +196,7 @@ class Supervisor:
         self._serves = True
         notify("READY=1")
         show("serving")
-        self._kept = asyncio.create_task(self._keep_start("serving"))
+        self._kept = asyncio.create_task(self._keep_start(self._kind))
         await first(self._standby.keep(environment), self._watch())
 
     async def _watch(self) -> NoReturn:
