@@ -1,4 +1,4 @@
-"""What a start of an engine took, in all and by its phases, as its Spark has kept it."""
+"""A start of an engine: its seconds in all and by phase, as its Spark has kept them."""
 
 from __future__ import annotations
 
@@ -68,6 +68,11 @@ class Start(Bounded, extra="ignore"):
             for metric, seconds in self.metrics.items()
         ]
         return f"{self}: {', '.join(parts)}" if parts else f"{self}"
+
+
+def last_starts(starts: Sequence[Start]) -> str:
+    """Return what the last three starts took, the newest first; "" where none is known."""
+    return f"starts: {', '.join(map(str, starts[:-4:-1]))}" if starts else ""
 
 
 def slow_phases(starts: Sequence[Start]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""How long engines take from the death of the one before to their first token, in turn.
+"""Seconds of engines from the death of the one before to their first token, in turn.
 
     python -m tests.gpu.starts OUT LIMIT TURNS LINE...
 

@@ -126,7 +126,7 @@ def test_the_plugin_leaves_the_queue_of_a_release_with_a_variable_of_its_own() -
 
 @pytest.mark.parametrize("release", known())
 def test_a_releases_processes_come_to_the_gpu_where_a_standby_waits(release: str) -> None:
-    """Whether EngineCore is the worker or has one; after the worker's class is imported."""
+    """Both executors: where EngineCore is the worker, and where it has one of its own."""
     folder = files(release) / "vllm/v1"
     wrapper = (folder / "worker/worker_base.py").read_text().partition("class WorkerWrapperBase")[2]
     assert "    def init_device(self" in wrapper

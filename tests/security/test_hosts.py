@@ -29,7 +29,7 @@ from host.state.checkup import invocations
 from sparkwright.common.hardware import HARDWARE
 from sparkwright.common.part import Bounded, Part
 from sparkwright.common.placed import NETPLAN
-from sparkwright.common.startup import Start
+from sparkwright.common.startup import Start, last_starts
 from sparkwright.common.terminal import LINE, plain_lines
 from sparkwright.engine.state import EngineState, EngineUnit, phase, problem
 from sparkwright.insight.doctor.checkup import Checkup, FailedSwitch, Finished, GpuReading, HardDown
@@ -42,7 +42,6 @@ from sparkwright.insight.status.status import (
     Reading,
     SparkRow,
     as_json,
-    last_starts,
     table,
     warnings,
 )
@@ -214,7 +213,7 @@ def _of_reading(reading: Reading) -> None:
     table([row])
     as_json([row], 1.0)
     list(warnings(row))
-    last_starts(row)
+    last_starts(reading.starts)
 
 
 def _of_checkup(checkup: Checkup) -> None:

@@ -13,7 +13,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     # Programs that read a Spark in a moment do without it.
@@ -35,11 +35,17 @@ def seat_of_release(root: Path | str, release: str) -> str:
 
     A release that is not there any more counts as the first one's.
     """
+    return str(laid_down(root, release).get("seat", ""))
+
+
+def laid_down(root: Path | str, release: str, file: str = "unit.json") -> dict[str, Any]:
+    """Return what a file of a release's folder says; nothing where it is missing or damaged."""
     try:
-        with open(f"{root}/releases/{release}/unit.json", encoding="utf-8") as file:
-            return str(json.load(file).get("seat", ""))
-    except (OSError, ValueError, AttributeError):
-        return ""
+        with open(f"{root}/releases/{release}/{file}", encoding="utf-8") as opened:
+            found = json.load(opened)
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def place(root: Path, release: str) -> Path:

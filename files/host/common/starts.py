@@ -1,13 +1,22 @@
-"""What a seat's last starts took: ROOT/state/starts, a line of JSON each, the oldest first.
+"""The last starts of a seat, and what they took: ROOT/state/starts, a line of JSON each, the
+oldest first.
 
 `host.engine.startup` writes it. What is missing or damaged there is left out, and what follows from
 it then has the bound that the recipe declares.
 """
 
+from __future__ import annotations
+
 import json
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from host.common.seat import laid_down
+
+if TYPE_CHECKING:
+    # Programs that read a Spark in a moment do without it.
+    from pathlib import Path
 
 # When it ended, release, recipe, image, kind (cold, warm, standby), seconds in all and by phase,
 # and in a word why it failed; "" where it serves.
@@ -20,7 +29,7 @@ SIZE = 1 << 17
 FACTOR, ENOUGH = 3, 3
 
 
-def read(root: object) -> list[Start]:
+def read(root: Path | str) -> list[Start]:
     """Return the starts of a seat."""
     try:
         with open(f"{root}/state/starts", encoding="utf-8", errors="replace") as file:
@@ -29,31 +38,22 @@ def read(root: object) -> list[Start]:
         return []
 
 
-def alike(root: object, release: str) -> list[Start]:
+def alike(root: Path | str, release: str) -> list[Start]:
     """Return the starts of a release, and of others with its recipe and image."""
     own = known(root, release)
     return [each for each in read(root) if own.items() <= each.items()]
 
 
-def served(root: object, release: str, since: float = 0) -> Start | None:
+def served(root: Path | str, release: str, since: float = 0) -> Start | None:
     """Return the last start of a release after which it served, if that was since then."""
     good = [each for each in read(root) if each["release"] == release and not each["failed"]]
     return good[-1] if good and good[-1]["at"] >= since else None
 
 
-def known(root: object, release: str) -> dict[str, str]:
+def known(root: Path | str, release: str) -> dict[str, str]:
     """Return the recipe and the image of a release; "" where it is gone."""
     content = laid_down(root, release, "release.json")
     return {name: str(content.get(name, "")) for name in ("recipe", "image")}
-
-
-def laid_down(root: object, release: str, file: str) -> dict[str, Any]:
-    """Return what a file of a release's folder says; nothing where it is missing or damaged."""
-    try:
-        with open(f"{root}/releases/{release}/{file}", encoding="utf-8") as opened:
-            return dict(json.load(opened))
-    except (OSError, ValueError, TypeError):
-        return {}
 
 
 def usual(starts: Sequence[Start]) -> float:
@@ -62,7 +62,7 @@ def usual(starts: Sequence[Start]) -> float:
     return took[math.ceil(0.9 * len(took)) - 1] if took else 0.0
 
 
-def bound(root: object, release: str, least: int, most: int) -> int:
+def bound(root: Path | str, release: str, least: int, most: int) -> int:
     """Return the seconds that a start of a release may take, by its own ones.
 
     Most where few are known, and after one that was late: so a bound that is too narrow, as when

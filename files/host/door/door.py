@@ -25,7 +25,7 @@ from typing import NoReturn
 
 from host.common import starts
 from host.common.atomic import replace
-from host.common.seat import SOCKET, seat_of
+from host.common.seat import SOCKET, laid_down, seat_of
 from host.door.haproxy import BACKENDS, NOBODY_SERVER, PATIENT, DoorError, Haproxy, server
 
 RUN = Path("/run")
@@ -173,17 +173,23 @@ class Door:
             text += f"backend {backend} from {'patient' if backend == PATIENT else 'door'}\n"
             text += f"    use-server %[{rule}] if {{ {rule} -m found }} "
             text += f"!{{ str(hold),map({self._map}) yes }}\n"
-            unit = starts.laid_down(self._root, choice["first"], "unit.json")
-            if backend == PATIENT and "start_timeout" in unit:
-                most = min(HOLD[1], unit["start_timeout"])
-                seconds = starts.bound(self._root, choice["first"], HOLD[0], most)
-                text += f'.if streq("$HOLD",recorded)\n    retries {seconds}\n.endif\n'
+            if backend == PATIENT:
+                text += self._recorded(choice["first"])
             for release in engines:
                 text += f"    server {server(backend, release, hold)}\n"
         choices = "".join(f"{key} {value}\n" for key, value in choice.items())
         for path, content in ((self._config, text + NOBODY_SERVER), (self._map, choices)):
             if _lines(path) != content.splitlines():
                 replace(path, content, durable=True)
+
+    def _recorded(self, release: str) -> str:
+        """Return the lines that bound a hold by recorded starts; none where a release is gone."""
+        unit = laid_down(self._root, release)
+        if "start_timeout" not in unit:
+            return ""
+        most = min(HOLD[1], unit["start_timeout"])
+        seconds = starts.bound(self._root, release, HOLD[0], most)
+        return f'.if streq("$HOLD",recorded)\n    retries {seconds}\n.endif\n'
 
 
 def _lines(path: Path) -> list[str]:

@@ -11,6 +11,7 @@ from pyinfra import host, inventory, state
 from pyinfra.api import Host
 from pyinfra.api.exceptions import ConnectError, PyinfraError
 
+from sparkwright.common.startup import last_starts
 from sparkwright.common.terminal import plain
 from sparkwright.door.door import door_unit
 from sparkwright.insight.status import status
@@ -97,7 +98,7 @@ def _show(rows: list[SparkRow], path: str | None, again: bool) -> None:
     sparks = [row.spark for row in rows]
     for row in rows:
         which = f" ({row.replica})" if sparks.count(row.spark) > 1 else ""
-        if starts := status.last_starts(row):
+        if starts := last_starts(row.reading.starts if row.reading else ()):
             click.echo(plain(f"{row.spark}{which}: {starts}"))
         for warning in status.warnings(row):
             line = plain(f"{row.spark}{which}: {warning}")

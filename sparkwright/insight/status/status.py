@@ -176,12 +176,6 @@ def _of_engine(row: SparkRow, reading: Reading) -> Iterator[str]:
         yield f"the KV cache is full, and {load.waiting} requests wait"
 
 
-def last_starts(row: SparkRow) -> str:
-    """Return what the last starts took, the newest first; "" where none is known."""
-    starts = row.reading.starts[-3:] if row.reading else ()
-    return f"starts: {', '.join(map(str, reversed(starts)))}" if starts else ""
-
-
 def table(rows: Sequence[SparkRow], width: int | None = None) -> list[str]:
     """Return a heading and a line for each Spark, for a terminal of some width, or of any."""
     lines = [_HEADINGS, *(_cells(row) for row in rows)]

@@ -214,13 +214,18 @@ def image_id(references: Sequence[str]) -> str:
     )
 
 
+def quoted(word: str) -> str:
+    """Return a word as ``sh`` reads it; what the shell is to expand stays as it is."""
+    return word if isinstance(word, Expansion) else shlex.quote(word)
+
+
 def shell_lines(words: Sequence[str], breaks: Collection[int] = ()) -> str:
     """Return a command, one option a line, which ``sh`` splits into exactly these words."""
     lines: list[list[str]] = [[]]
     for position, word in enumerate(words):
         if word.startswith("--") or position in breaks:
             lines.append([])
-        lines[-1].append(word if isinstance(word, Expansion) else shlex.quote(word))
+        lines[-1].append(quoted(word))
     return " \\\n  ".join(" ".join(line) for line in lines)
 
 

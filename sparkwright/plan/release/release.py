@@ -18,12 +18,12 @@ from sparkwright.declared.recipe.values import STANDBY, ImageMods
 from sparkwright.plan.release.command import (
     CACHE,
     IMAGE,
-    Expansion,
     Ranks,
     docker_run,
     environment,
     image_id,
     network_of,
+    quoted,
     serve_arguments,
     shell_lines,
     tar_run,
@@ -196,8 +196,7 @@ def _keep(place: Place, release: str) -> str:
 
 def _tar(place: Place, option: str, more: str = "") -> str:
     words = tar_run(f"{place.cache(CACHE)}{more}", option)
-    quoted = (word if isinstance(word, Expansion) else shlex.quote(word) for word in words)
-    return f"timeout 120 {' '.join(quoted)}"
+    return f"timeout 120 {' '.join(map(quoted, words))}"
 
 
 def _made(place: Place, release: str, network: str, *, lends: bool) -> str:
@@ -206,7 +205,7 @@ def _made(place: Place, release: str, network: str, *, lends: bool) -> str:
     What only asks for image and user ends there.
     """
     sockets, cache = shlex.quote(place.sockets(release)), place.cache(CACHE)
-    # A standby's is standby.sock until it is told to go on.
+    # A standby's is standby.sock until it is the engine.
     socket = f'"${{{STANDBY}:-{PurePosixPath(SOCKET).stem}}}".sock'
     begun = _lent(place, release) if lends else f"rm -f {cache}.fresh\n"
     made = (

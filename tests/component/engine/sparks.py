@@ -112,19 +112,17 @@ class Spark:
     def prepare(self, rank: int, sparks: tuple[str, ...], release: str = RELEASE) -> None:
         """Lay down the release and the fakes."""
         folder = self.root / "releases" / release
-        for path in (folder, self.state / "bin", self.root / "secrets", self.root / "link"):
-            path.mkdir(parents=True, exist_ok=True)
+        for name in ("fake/bin", "secrets", "link", "bin", "state", f"{SOCKETS}/{release}"):
+            (self.root / name).mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         fabric = ADDRESSES if len(sparks) == 2 else ()
         unit: dict[str, Any] = {"model": "tiny", "answers": "chat"}
         unit |= {"start_timeout": patience(), "longest_step": 0, "unified": True}
         unit |= {"stop_timeout": 5, "rank": rank, "sparks": sparks, "fabric": fabric}
         (folder / "unit.json").write_text("{}")
         (folder / "release.json").write_text('{"recipe": "tiny", "image": "i"}')
-        (self.root / "bin").mkdir(exist_ok=True)
         shutil.copy(host_program("start")[2], self.root / "bin/sparkwright-host")
         self.unit(release, **unit)
-        (self.root / SOCKETS / release).mkdir(parents=True, exist_ok=True)
-        (self.root / "state").mkdir(exist_ok=True)
         serve = f"exec {_FAKE} {self.root} {release} {self.state}\n"
         script(folder / "run", _RUN + ("exec sleep infinity\n" if rank else serve))
         script(self.state / "bin/docker", _DOCKER)
@@ -214,11 +212,11 @@ class Spark:
     def close(self) -> None:
         """Leave nothing that runs."""
         self.kill()
-        for lives_on, name in ((self.container_lives, "container"), (self.standby, "standby")):
-            if lives_on:
-                # It may be about to end by itself.
-                with suppress(ProcessLookupError):
-                    os.kill(int((self.state / name).read_text()), signal.SIGKILL)
+        for name in ("container", "standby"):
+            # It may be about to end by itself.
+            with suppress(ProcessLookupError):
+                if pid := self._living(name):
+                    os.kill(pid, signal.SIGKILL)
 
     def signal(self, number: signal.Signals) -> None:
         assert self.process
@@ -254,7 +252,7 @@ class Spark:
 
     @property
     def standby_waits(self) -> bool:
-        """Whether there is one that waits, as a person sees it."""
+        """True for a standby that lives and is known to wait."""
         return (self.root / f"state/standby@{RELEASE}/waits").exists() and self.standby > 0
 
     def _living(self, name: str) -> int:

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from host.common.command_line import words
 from host.common.log import log
-from host.common.seat import place
+from host.common.seat import laid_down, place
 from host.door.door import Door
 from host.door.haproxy import DoorError
 from host.engine.container import fabric_environment, netdevs
@@ -97,7 +97,7 @@ class Switch:
         candidate = Candidate(self._new, unit["start_timeout"], self._report, self._pause)
         beside = bool(
             (self._orders["beside"] and previous and ran)
-            and state.fits_beside(unit, state.laid_down(self._root, previous))
+            and state.fits_beside(unit, laid_down(self._root, previous))
         )
         # From here on something may have to be taken back.
         record = {"release": self._new, "previous": previous, "ran": ran, "boot": boot_id()}
@@ -165,7 +165,7 @@ class Switch:
 
     def _stop_previous(self, previous: str, pair: bool) -> None:
         """Stop it when what is in flight is answered, or has had its time."""
-        seconds, theirs = self._orders["drain"], state.laid_down(self._root, previous)
+        seconds, theirs = self._orders["drain"], laid_down(self._root, previous)
         has_head = pair and theirs.get("fabric") and theirs.get("rank") == 1
         if self._door:
             self._report.close()
@@ -236,7 +236,7 @@ class Switch:
             self._report.open()
             self._report.note(restored=True)
         units.systemctl("stop", f"vllm@{self._new}.service")
-        unit = state.laid_down(self._root, self._new)
+        unit = laid_down(self._root, self._new)
         asyncio.run(Standby(self._root, self._new, unit).remove())
         if previous and ran and not units.Unit(previous).active:
             self._report.note(restored=self._restart(previous))
@@ -247,7 +247,7 @@ class Switch:
     def _restart(self, previous: str) -> bool:
         """Start the previous release; tell whether it serves again within its own budget."""
         name = f"vllm@{previous}.service"
-        seconds = state.laid_down(self._root, previous).get("start_timeout", 3600) + MARGIN
+        seconds = laid_down(self._root, previous).get("start_timeout", 3600) + MARGIN
         deadline = time.monotonic() + seconds
         self._report.close()
         # Until it is up, clients wait for it.

@@ -25,11 +25,6 @@ def turn(root: Path, wait: Callable[[], None]) -> Iterator[None]:
         yield
 
 
-def laid_down(root: Path, release: str) -> dict[str, Any]:
-    """Return what unit.json says of a release; nothing where there is none."""
-    return load(root / "releases" / release / "unit.json") or {}
-
-
 def load(path: Path) -> dict[str, Any] | None:
     """Return what is in a file; None where there is none, or it is damaged."""
     try:

@@ -12,8 +12,9 @@ from host.engine.startup import keep
 from host.state import status
 from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import GIB
+from sparkwright.common.startup import last_starts
 from sparkwright.engine.state import EngineUnit
-from sparkwright.insight.status.status import Reading, as_json, last_starts, table, warnings
+from sparkwright.insight.status.status import Reading, as_json, table, warnings
 from sparkwright.run.options import RunOptions, options_of
 from tests.makers.doctor import NOW, hard_down
 from tests.makers.gpu import gpu
@@ -70,12 +71,12 @@ def test_the_last_starts_are_told(read: Any, tmp_path: Path) -> None:
         (root / path).parent.mkdir(parents=True)
         (root / path).write_text(text)
     (root / "current").symlink_to(f"releases/{RELEASE}")
-    assert last_starts(row(read(UNIT))) == last_starts(row(None)) == ""
+    assert last_starts(read(UNIT).starts) == last_starts(()) == ""
     for seconds, end in ((497.3, "ended"), (172.6, "serving"), (900, "late"), (49.2, "standby")):
         keep(root, RELEASE, seconds, end, [])
-    told = row(read(UNIT))
-    assert last_starts(told) == "starts: 49 s (standby), 900 s (late), 173 s (warm)"
-    (entry,) = json.loads(as_json([told], 0))["sparks"]
+    reading = read(UNIT)
+    assert last_starts(reading.starts) == "starts: 49 s (standby), 900 s (late), 173 s (warm)"
+    (entry,) = json.loads(as_json([row(reading)], 0))["sparks"]
     assert [each["seconds"] for each in entry["starts"]] == [497.3, 172.6, 900, 49.2]
 
 
