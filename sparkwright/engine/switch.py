@@ -32,8 +32,8 @@ class MemoryState(Part):
         total: MemTotal.
         gpu_free: free bytes of the GPU's own memory; None if it has none.
         engine: of the release that is to serve; None if no orders tell.
-        beside: of the engine of the Spark's other seat, whether it runs now or not; 0 without one.
-        reserved: of that engine where it does not run now.
+        beside: of the engines of the Spark's other seats, whether they run now or not.
+        reserved: of those that do not run now.
     """
 
     part: ClassVar = "machine.memory"
@@ -170,7 +170,7 @@ def is_beside(settings: SwitchSettings, memory: MemoryState) -> bool:
 
 
 def crowded(settings: SwitchSettings, memory: MemoryState) -> str | None:
-    """Return why an engine must not start while the Spark's other replica has its own, or None.
+    """Return why an engine must not start while the Spark's others have theirs, or None.
 
     The preflight judges what is declared. This is for an earlier release of either replica, which
     was made for a Spark of its own.
@@ -186,8 +186,8 @@ def crowded(settings: SwitchSettings, memory: MemoryState) -> str | None:
         return None
     return (
         f"its {engine / GIB:.1f} GiB and the {memory.beside / GIB:.1f} GiB of the Spark's other "
-        f"replica are more than the {room / GIB:.1f} GiB for engines. Have the other one serve "
-        "what the inventory says first: `--limit` and its name"
+        f"replicas are more than the {room / GIB:.1f} GiB for engines. Have the others serve "
+        "what the inventory says first: `--limit` and a name"
     )
 
 

@@ -36,6 +36,9 @@ AGAIN = 10
 # clients give up after 600.
 HOLD = (300, 590)
 
+# What clients are told of the wait for an engine, and after how many seconds they may ask again.
+_TOLD = {"why": "it is starting, being switched, or down", "retry": "10"}
+
 _RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SERVER = re.compile(rf"    server ({_RELEASE.pattern}) unix@/\1/{re.escape(SOCKET)} check ")
 
@@ -82,6 +85,25 @@ class Door:
         with self._changed() as (_, choice):
             choice["hold"] = "yes"
 
+    def tell(self, why: str = _TOLD["why"], retry: int = int(_TOLD["retry"])) -> None:
+        """Have clients that wait in vain be told why, and when to ask again (seconds)."""
+        plain = re.sub(r"[^A-Za-z0-9 .,:()@_-]", "", " ".join(why.split()))[:200]
+        told = {"why": plain, "retry": str(retry)}
+        if not told.items() <= self._read()[1].items():
+            with self._changed() as (_, choice):
+                choice.update(told)
+
+    def refuse(self, why: str, retry: int) -> None:
+        """Have clients that wait be told so now."""
+        self.tell(why, retry)
+        with self._locked():
+            self.haproxy.refuse()
+
+    @property
+    def is_closed(self) -> bool:
+        """Tell whether it holds new requests back, whoever serves."""
+        return self._read()[1]["hold"] == "yes"
+
     def forget(self, release: str) -> None:
         """Know an engine no longer; what it has in flight goes on."""
         with self._changed() as (engines, choice):
@@ -115,7 +137,7 @@ class Door:
         """Have the files that the door reads when it starts; a hold ends here."""
         self._revoked.unlink(missing_ok=True)
         with self._changed() as (_, choice):
-            choice["hold"] = "no"
+            choice.update(hold="no", **_TOLD)
 
     def sync(self) -> None:
         """Have the files, and bring the door that runs to what they say."""
@@ -157,8 +179,8 @@ class Door:
             self.haproxy.apply(engines, self._map, choice)
 
     def _read(self) -> tuple[dict[str, None], dict[str, str]]:
-        choice = {"first": NO_RELEASE, "hold": "no"}
-        choice |= dict(line.split() for line in _lines(self._map) if line.count(" ") == 1)
+        choice = {"first": NO_RELEASE, "hold": "no", **_TOLD}
+        choice |= dict(line.split(" ", 1) for line in _lines(self._map) if " " in line)
         if not self._config.exists():
             # It knows none yet: what should serve is its first.
             engines = {self._link.readlink().name: None} if self._link.is_symlink() else {}

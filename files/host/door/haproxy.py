@@ -34,6 +34,8 @@ _WEIGHTS = {"no": 256, "yes": 0}
 # Seconds for an answer of the door, which has it in a millisecond, and for one try to have it; for
 # a reload, which reads a few small files; and between two looks at it.
 ANSWER, TRY, RELOAD, LOOK = 10.0, 2.0, 30.0, 0.05
+# Seconds in which each request that waits has been tried again, which haproxy does every second.
+TURN = 1.2
 
 
 class DoorError(Exception):
@@ -102,7 +104,8 @@ class Haproxy:
         kept = {NOBODY}
         for worker in self._workers():
             for key, value in choice.items():
-                self._ask(f"set map {choices} {key} {value}", worker)
+                words = value.replace(" ", "\\ ")
+                self._ask(f"set map {choices} {key} {words}", worker)
             for backend in BACKENDS:
                 self._apply(worker, backend, engines, choice["hold"], kept)
             kept |= {HEIR}
@@ -120,10 +123,21 @@ class Haproxy:
             if found.get(release, {}).get("srv_admin_state") != "0":
                 self._ask(f"set server {name} state ready", worker)
             self._ask(f"set server {name} weight {_WEIGHTS[hold]}", worker)
+        if backend == PATIENT:
+            # Whoever was to refuse what waits may have been killed.
+            self._ask(f"set server {PATIENT}/{NOBODY} state ready", worker)
         for release in found.keys() - {*engines, *kept}:
             self._ask(f"set server {backend}/{release} state maint", worker)
             # Refused while it has requests in flight; the next change tries it again.
             self._ask(f"del server {backend}/{release}", worker)
+
+    def refuse(self) -> None:
+        """Have what waits for an engine get its 503 now, as nobody is left to be tried."""
+        for state in ("maint", "ready"):
+            for worker in self._workers():
+                self._ask(f"set server {PATIENT}/{NOBODY} state {state}", worker)
+            if state == "maint":
+                time.sleep(TURN)
 
     def in_flight(self, release: str, held: bool) -> int:
         """Return how many requests are in flight at an engine in all processes.

@@ -73,17 +73,18 @@ def _unsupported(fleet: Fleet, recipes: Mapping[str, Recipe]) -> Iterator[str]:
 def _same_names(fleet: Fleet, recipes: Mapping[str, Recipe]) -> Iterator[str]:
     """Yield the replicas with another one's served name: clients name the model they mean.
 
-    Two on one Spark may not share any; those that a gateway asks, none of different models.
+    Those on one Spark may not share any; those that a gateway asks, none of different models.
     """
     for spark in fleet.sparks:
-        first, *others = fleet.replicas_of(spark) or [""]
-        for name in others:
-            own, other = (recipes[fleet.replicas[each].recipe] for each in (name, first))
-            if both := [each for each in own.models if each in other.models]:
+        names: dict[str, str] = {}
+        for name in fleet.replicas_of(spark):
+            own = recipes[fleet.replicas[name].recipe]
+            if both := [each for each in own.models if each in names]:
                 yield (
-                    f"{name}.recipe: found {own.name}, which serves {both[0]}, as replica {first} "
-                    f"does on {spark}; expected a recipe with other names"
+                    f"{name}.recipe: found {own.name}, which serves {both[0]}, as replica "
+                    f"{names[both[0]]} does on {spark}; expected a recipe with other names"
                 )
+            names |= dict.fromkeys(own.models, name)
     known: dict[str, tuple[str, str]] = {}
     for name, replica in fleet.replicas.items() if fleet.gateway else ():
         for served, checkpoint in recipes[replica.recipe].models.items():
@@ -160,31 +161,33 @@ def _replica_problems(fleet: Fleet) -> Iterator[str]:
 
 
 def _shared_problems(fleet: Fleet, spark: str) -> Iterator[str]:
-    """Yield what is wrong where a Spark is in several replicas: two of it alone may be.
+    """Yield what is wrong where a Spark is in several replicas: those of it alone may be.
 
-    A third engine beside either of a pair's two would take the memory of both Sparks.
+    Another engine beside either of a pair's two would take the memory of both Sparks.
     """
-    first, *others = fleet.replicas_of(spark) or [""]
-    for name in others:
-        own, other = fleet.replicas[name], fleet.replicas[first]
-        where = f"replicas.{name}"
-        uses = f"found {spark}, which replica {first} uses"
-        if others[0] != name:
-            uses = f"found {spark}, which replicas {first} and {others[0]} use"
-            yield f"{where}.sparks: {uses}; expected two replicas of a Spark at the most"
-        elif len({*own.sparks, *other.sparks}) > 1:
-            expected = "expected a Spark that no other replica uses, as one of them is a pair"
-            yield f"{where}.sparks: {uses}; {expected}: only replicas of one Spark share it"
-        elif own.recipe == other.recipe:
-            yield (
-                f"{where}.recipe: found {own.recipe}, which {spark} serves as replica {first}; "
-                "expected another recipe, or another Spark"
-            )
-        elif own.port == other.port:
-            yield (
-                f"{where}.port: found {own.port}, the port of replica {first} on {spark}; expected "
-                f"another, such as port: {own.port + 1}"
-            )
+    names = fleet.replicas_of(spark)
+    ports = {fleet.replicas[name].port for name in names}
+    for place, name in enumerate(names):
+        own, where = fleet.replicas[name], f"replicas.{name}"
+        for first, other in ((each, fleet.replicas[each]) for each in names[:place]):
+            if len({*own.sparks, *other.sparks}) > 1:
+                uses = f"found {spark}, which replica {first} uses"
+                expected = "expected a Spark that no other replica uses, as one of them is a pair"
+                yield f"{where}.sparks: {uses}; {expected}: only replicas of one Spark share it"
+            elif own.recipe == other.recipe:
+                yield (
+                    f"{where}.recipe: found {own.recipe}, which {spark} serves as replica {first}; "
+                    "expected another recipe, or another Spark"
+                )
+            elif own.port == other.port:
+                free = next(port for port in range(own.port + 1, 1 << 16) if port not in ports)
+                yield (
+                    f"{where}.port: found {own.port}, the port of replica {first} on {spark}; "
+                    f"expected another, such as port: {free}"
+                )
+            else:
+                continue
+            break
 
 
 def _gateway_problems(fleet: Fleet) -> Iterator[str]:

@@ -60,15 +60,14 @@ def preflight(
     seats = [(read(host, _ask(root, each, each.ports)), each) for each in wanted]
     survey, own = seats[0]
     other = read(worker, _ask(root, own, ())) if worker else None
-    second = seats[1] if len(seats) > 1 else None
-    found = [*findings(survey, own, time.time(), other, second)]
+    found = [*findings(survey, own, time.time(), other, seats[1:])]
     is_plan = planning() and not is_looking()
     for each, required in seats:
         others = (one for _, one in seats if one is not required and one.load)
         beside = sum(engine_bytes(one.load, one.hardware) for one in others if one.load)
         memory = required.hardware, each.memory, each.kernel.handover, beside
         for finding in memory_findings(required.load, *memory) if required.load else ():
-            named = f"{required.replica}: {finding.found}" if second else finding.found
+            named = f"{required.replica}: {finding.found}" if seats[1:] else finding.found
             found.append(replace(finding, found=named))
         if is_plan and required.release:
             plan = plan_memory(required.load, *memory) if required.load else None

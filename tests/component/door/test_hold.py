@@ -279,3 +279,40 @@ def test_a_client_that_leaves_is_forgotten(patient: Running, size: int, engines:
     until(lambda: patient.status("POST", PATH) == 200)
     waiting(patient, 0)
     assert server.paths[PATH] == 1
+
+
+def test_what_waits_in_vain_is_told_why(patient: Running, asked: Asked) -> None:
+    asked.post(2)
+    waiting(patient, 2)
+    said = threading.Thread(target=lambda: heads.append(patient.ask("POST", PATH)[2]))
+    heads: list[dict[str, str]] = []
+    said.start()
+    waiting(patient, 3)
+    patient.door.refuse('"coder" answers, for long;\nask again', 40)
+    assert asked.all() == ["503"] * 2
+    said.join(timeout=patience())
+    assert all("coder answers, for long ask again." in str(answer) for _, answer in asked.answers)
+    assert heads[0]["Retry-After"] == "40"
+    # Who comes then is held as ever, and is served.
+    asked.post()
+    waiting(patient, 1)
+    patient.door.offer("a")
+    with engine_of(patient.root, "a"):
+        assert asked.all()[2:] == ["a"]
+
+
+def test_who_died_while_it_refused_leaves_a_door_that_holds(
+    patient: Running, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("host.door.haproxy.time.sleep", _dies)
+        with pytest.raises(KeyboardInterrupt):
+            patient.door.refuse("", 1)
+    assert patient.status("POST", PATH) == 503
+    patient.door.sync()
+    asked.post()
+    waiting(patient, 1)
+
+
+def _dies(seconds: object) -> None:
+    raise KeyboardInterrupt

@@ -147,6 +147,8 @@ def test_the_first_has_the_sparks_own_place(tmp_path: Path) -> None:
     first, second = own.seats
     assert first is own
     assert (own.place.user, second.place.user) == ("sparkwright-engine", "sparkwright-second")
+    # What one has compiled, no other loads.
+    assert second.place.cache("image") == "/opt/qwen36/cache/sparkwright-second-embed/image"
     assert second.place.sockets("r-1") == "/opt/qwen36/seats/embed/sockets/engines/r-1"
     assert second.place.release("r-1") == "/opt/qwen36/releases/r-1"
     assert (first.seat, first.place, first.port) == ("", "/opt/qwen36", 8000)

@@ -56,6 +56,9 @@ def test_every_spark_knows_its_replicas_and_its_connection(tmp_path: Path) -> No
         "  embed: {recipe: chatty, sparks: [a], port: 8001}\n",
     )
     assert (two.replicas_of("a"), two.replicas_of("b")) == (["chat", "embed"], ["alone"])
+    # Any number may share a Spark, as long as the memory holds them.
+    third = "  score: {recipe: lab-tiny, sparks: [a], port: 8002}\n"
+    assert len(fleet_of(tmp_path, two.source.read_text() + third).replicas_of("a")) == 3
     # This machine needs no port for SSH.
     here = "sparks: {a: {local: true}}\nreplicas: {x: {recipe: big, sparks: [a], port: 22}}\n"
     assert fleet_of(tmp_path, here).replicas_of("a")
@@ -124,8 +127,9 @@ def test_a_spark_that_cannot_be(tmp_path: Path, text: str, expected: str) -> Non
         ),
         (
             "x: {recipe: chatty, sparks: [a]}\n  y: {recipe: big, sparks: [a], port: 8001}\n"
-            "  z: {recipe: chatty, sparks: [a], port: 8002}",
-            "replicas.z.sparks: found a, which replicas x and y use; expected two replicas of a",
+            "  z: {recipe: lab-tiny, sparks: [a], port: 8001}",
+            "replicas.z.port: found 8001, the port of replica y on a; expected another, such as "
+            "port: 8002",
         ),
     ],
 )

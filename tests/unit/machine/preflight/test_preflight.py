@@ -130,10 +130,10 @@ def test_a_second_replica_needs_disk_and_ports_as_well():
     wanted = changed(WANTED, weights=30 * GIB, ports=(8001, 19001))
     tight = changed(FIT, root_free=52 * GIB, weights=0, image=IMAGE, docker_device="other")
     assert not [*findings(tight, WANTED, NOW)]
-    (finding,) = findings(tight, WANTED, NOW, second=(tight, wanted))
+    (finding,) = findings(tight, WANTED, NOW, others=[(tight, wanted)])
     assert "expected 52.0 for weights and image and 20.0 to spare" in finding.found
     taken = changed(FIT, listeners=(Listener(False, 8001, 7, "nginx"),))
-    (finding,) = findings(FIT, WANTED, NOW, second=(taken, WANTED))
+    (finding,) = findings(FIT, WANTED, NOW, others=[(taken, WANTED)])
     assert "port 8001 is taken by nginx" in finding.found
 
 
