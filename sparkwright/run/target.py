@@ -83,7 +83,7 @@ class Target(plan.SparkTarget):
     @property
     def together(self) -> list[Host]:
         """The hosts of the inventory that serve one model with it, itself among them."""
-        return partners(self.host)
+        return partners(self.host) if self.is_pair else [self.host]
 
 
 _targets: WeakKeyDictionary[Host, Target] = WeakKeyDictionary()
@@ -96,7 +96,7 @@ def seats() -> tuple[Target, ...]:
 
 
 def target() -> Target:
-    """Return the target of the current host: of its first replica, where it serves two.
+    """Return the target of the current host: of its first replica, where it serves several.
 
     An invalid setting or option is a PyinfraError: no host has been changed.
     """

@@ -156,24 +156,39 @@ def _replica_problems(fleet: Fleet) -> Iterator[str]:
                     f"{where}.sparks: found {spark}, of hardware class {known.hardware}, in a "
                     f"replica of two; expected {' or '.join(able)}, which a cable can join"
                 )
+        for key in () if replica.on_demand else ("pinned", "idle_minutes", "turn_seconds"):
+            if replica.model_fields_set & {key}:
+                found = f"{where}.{key}: found {shown(getattr(replica, key))}"
+                yield f"{found} without on_demand; expected on_demand: true, or no {key}"
+        if replica.pinned and replica.idle_minutes is not None:
+            found = f"{where}.idle_minutes: found {replica.idle_minutes} beside pinned"
+            yield f"{found}; expected one of the two: a pinned model is never stopped"
     for spark in fleet.sparks:
         yield from _shared_problems(fleet, spark)
 
 
 def _shared_problems(fleet: Fleet, spark: str) -> Iterator[str]:
-    """Yield what is wrong where a Spark is in several replicas: those of it alone may be.
+    """Yield what is wrong where a Spark is in several replicas.
 
-    Another engine beside either of a pair's two would take the memory of both Sparks.
+    A pair gives its Sparks up to others where requests start it, and its head is that of any other
+    pair. It comes first, so that it has the same seat, and its network, on both.
     """
     names = fleet.replicas_of(spark)
     ports = {fleet.replicas[name].port for name in names}
     for place, name in enumerate(names):
         own, where = fleet.replicas[name], f"replicas.{name}"
         for first, other in ((each, fleet.replicas[each]) for each in names[:place]):
-            if len({*own.sparks, *other.sparks}) > 1:
-                uses = f"found {spark}, which replica {first} uses"
-                expected = "expected a Spark that no other replica uses, as one of them is a pair"
-                yield f"{where}.sparks: {uses}; {expected}: only replicas of one Spark share it"
+            uses = f"{where}.sparks: found {spark}, which replica {first} uses; expected"
+            pairs = [each for each in (first, name) if len(fleet.replicas[each].sparks) > 1]
+            if always := [each for each in pairs if not fleet.replicas[each].on_demand]:
+                yield (
+                    f"{uses} a Spark that no other replica uses, as {always[0]} is a pair, or "
+                    f"on_demand: true at {' and '.join(always)}, so that they take turns"
+                )
+            elif len(pairs) > 1 and own.sparks != other.sparks:
+                yield f"{uses} {shown(other.sparks)}, as pairs that share a Spark have one head"
+            elif pairs == [name]:
+                yield f"{where}: found it after replica {first} on {spark}; expected a pair first"
             elif own.recipe == other.recipe:
                 yield (
                     f"{where}.recipe: found {own.recipe}, which {spark} serves as replica {first}; "

@@ -134,6 +134,24 @@ class Replica(Model):
         default_factory=list,
         description="a list of what its recipe may use, such as [trust-remote-code]",
     )
+    on_demand: bool = Field(
+        default=False, description="true for a model that requests start, in turn, or false"
+    )
+    pinned: bool = Field(
+        default=False, description="true for one that keeps its place once it runs, or false"
+    )
+    idle_minutes: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_080,
+        description="minutes without a request after which it is stopped, from 1 to 10080",
+    )
+    turn_seconds: int = Field(
+        default=60,
+        ge=0,
+        le=3600,
+        description="seconds for which it keeps its place while it is in use, from 0 to 3600",
+    )
 
 
 class FleetSource(Model):
@@ -206,6 +224,8 @@ class Fleet:
             "rank": replica.sparks.index(spark),
             "port": replica.port,
             "api_key": replica.api_key,
+            "on_demand": replica.on_demand,
+            "pinned": replica.pinned,
         }
 
 
