@@ -36,8 +36,8 @@ AGAIN = 10
 # clients give up after 600.
 HOLD = (300, 590)
 
-# What clients are told of the wait for an engine, and after how many seconds they may ask again.
-_TOLD = {"why": "it is starting, being switched, or down", "retry": "10"}
+# Why clients wait for an engine, where nobody tells.
+WHY = "it is starting, being switched, or down"
 
 _RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SERVER = re.compile(rf"    server ({_RELEASE.pattern}) unix@/\1/{re.escape(SOCKET)} check ")
@@ -85,17 +85,20 @@ class Door:
         with self._changed() as (_, choice):
             choice["hold"] = "yes"
 
-    def tell(self, why: str = _TOLD["why"], retry: int = int(_TOLD["retry"])) -> None:
-        """Have clients that wait in vain be told why, and when to ask again (seconds)."""
+    def tell(self, why: str = WHY, again: int = 0) -> None:
+        """Have clients that wait in vain be told why, and after how many seconds they may ask again.
+
+        Without another reason than ever, that is what starts take.
+        """
         plain = re.sub(r"[^A-Za-z0-9 .,:()@_-]", "", " ".join(why.split()))[:200]
-        told = {"why": plain, "retry": str(retry)}
+        told = {"why": plain} | ({"again": str(again)} if again else {})
         if not told.items() <= self._read()[1].items():
             with self._changed() as (_, choice):
                 choice.update(told)
 
-    def refuse(self, why: str, retry: int) -> None:
+    def refuse(self, why: str, again: int) -> None:
         """Have clients that wait be told so now."""
-        self.tell(why, retry)
+        self.tell(why, again)
         with self._locked():
             self.haproxy.refuse()
 
@@ -137,7 +140,7 @@ class Door:
         """Have the files that the door reads when it starts; a hold ends here."""
         self._revoked.unlink(missing_ok=True)
         with self._changed() as (_, choice):
-            choice.update(hold="no", **_TOLD)
+            choice.update(hold="no", why=WHY)
 
     def sync(self) -> None:
         """Have the files, and bring the door that runs to what they say."""
@@ -173,13 +176,14 @@ class Door:
         with self._locked():
             engines, choice = self._read()
             yield engines, choice
-            usual = starts.usual(starts.alike(self._root, choice["first"]))
-            choice["again"] = f"{10 * math.ceil(usual / 10) or AGAIN}"
+            if choice["why"] == WHY:
+                usual = starts.usual(starts.alike(self._root, choice["first"]))
+                choice["again"] = f"{10 * math.ceil(usual / 10) or AGAIN}"
             self._write(engines, choice)
             self.haproxy.apply(engines, self._map, choice)
 
     def _read(self) -> tuple[dict[str, None], dict[str, str]]:
-        choice = {"first": NO_RELEASE, "hold": "no", **_TOLD}
+        choice = {"first": NO_RELEASE, "hold": "no", "why": WHY}
         choice |= dict(line.split(" ", 1) for line in _lines(self._map) if " " in line)
         if not self._config.exists():
             # It knows none yet: what should serve is its first.
