@@ -139,8 +139,8 @@ def engine_differences(
             if unit.active == "failed" if on_demand else unit.active != "active":
                 yield Difference(f"vllm@{name}.service", "active", unit.active)
             if unit.enabled is on_demand:
-                boots = ("enabled", "not enabled")[:: -1 if on_demand else 1]
-                yield Difference(f"vllm@{name}.service", *boots)
+                words = ("not enabled", "enabled") if on_demand else ("enabled", "not enabled")
+                yield Difference(f"vllm@{name}.service", *words)
             if on_demand and state.last != name:
                 yield Difference(f"vllm@{name}.service", "the last that served", f"{state.last}")
         elif not unit.stopped:

@@ -59,8 +59,9 @@ def switched(own: Target, answers: str, least: float | None) -> Generator[Pyinfr
     assert release
     try:
         yield from serving._inner(release, switch_settings(own, release), own.peer, outcome)
-        # What makes no tokens has no speed in tokens.
-        if least and outcome.served and own.is_head and release.recipe.answers == "chat":
+        # What makes no tokens has no speed in tokens; what waits for its turn, none now.
+        chats = release.recipe.answers == "chat" and not own.on_demand
+        if least and outcome.served and own.is_head and chats:
             model = release.recipe.served_names[0]
             measured = read_now(host, Speed.ask(root=own.place, release=release.id, model=model))
             speed = measured.speed
