@@ -52,6 +52,9 @@ FOLDERS = (
     Folder("state"),
 )
 
+# What the loop of turns on a Spark goes by: files/host/engine/turns/DESIGN.md.
+TURNS = "manifests/turns.json"
+
 # Of a seat's folder: where each engine has a folder of its own for the socket of its API. Nobody
 # but root gets into the one above it; a door is confined in it. files/host/common/seat.py has both.
 SOCKETS, SOCKET = "sockets/engines", "api.sock"

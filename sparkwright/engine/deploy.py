@@ -1,5 +1,6 @@
 """The engine: its release on the host, its supervisor and unit, and a real answer from it."""
 
+import json
 import shlex
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
@@ -10,22 +11,25 @@ from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.artifacts.compiled.deploy import ask_archive, lent
 from sparkwright.common.command_line import next_line
-from sparkwright.common.files import Directory, Entry, ManagedFile
+from sparkwright.common.files import ABSENT, Directory, Entry, ManagedFile
 from sparkwright.common.operations import Refused, differs, failing, notice, spark_name
 from sparkwright.common.part import Ask
 from sparkwright.common.paths import HOST_FILES
-from sparkwright.common.placed import SEAT_FOLDERS, SYSTEMD, Place
+from sparkwright.common.placed import SEAT_FOLDERS, SYSTEMD, TURNS, Place
 from sparkwright.common.render import unit_file
 from sparkwright.common.schema import NAME
 from sparkwright.door.door import SEAT_UNIT, door_unit
 from sparkwright.engine.operations import end, idle, serve_again, serving, switch_settings
 from sparkwright.engine.state import EngineState, ask_release
-from sparkwright.machine.host.operations.files import managed_files, placed
+from sparkwright.engine.switch import MemoryState
+from sparkwright.machine.host.operations.files import managed_files, path_states, placed
 from sparkwright.machine.host.operations.services import guarded
+from sparkwright.plan.memory.turns import room
 from sparkwright.plan.release.container import guard_files
 from sparkwright.plan.release.programs import program_files
 from sparkwright.plan.release.release import PROGRAM, SCRIPTS, Release
 from sparkwright.run.ending import conclude
+from sparkwright.run.spark import fleet_of
 from sparkwright.run.state import read
 from sparkwright.run.target import Target, seats, target
 
@@ -42,6 +46,8 @@ def reads(own: Target) -> Iterator[Ask[Any]]:
         if served and served.ranks.nodes == 1:
             yield ask_archive(served)
         yield ask_release(served) if served else EngineState.ask(root=seat.place)
+    if own.takes_turns:
+        yield _ask_memory(own)
 
 
 @deploy("Engine")
@@ -62,6 +68,7 @@ def vacate() -> None:
 @deploy("Engine")
 def apply() -> None:
     """Lay each release down, then serve it; on an idle Spark, serve nothing."""
+    take_turns()
     for own in seats():
         served = own.release
         if served is None:
@@ -70,6 +77,11 @@ def apply() -> None:
         _lay_down(served)
         asked = switch_settings(own, served)
         serving(name="Serve the release", release=served, settings=asked, peer=own.peer)
+
+
+def take_turns() -> None:
+    """Tell the Spark which models take turns, before any of them needs a place."""
+    declared(name="Models that take turns", own=target())
 
 
 @deploy("Engine")
@@ -133,6 +145,46 @@ cd {shlex.quote(root)}/bin && systemctl daemon-reload || exit
 for file in sparkwright-host-*; do
   [ "$file" = "$(readlink sparkwright-host)" ] || rm -f "$file"
 done"""
+
+
+@operation()
+def declared(own: Target) -> Generator[PyinfraCommand]:
+    """Have what the loop of turns goes by; nothing where no model is on demand."""
+    path = f"{own.root}/{TURNS}"
+    if own.takes_turns:
+        yield from managed_files._inner(entries=[ManagedFile(path, turns_text(own))])
+    elif path_states([path]).get(path, ABSENT).kind != "absent":
+        differs(path, "none: no model takes turns", "a file")
+        yield StringCommand("rm -f", QuoteString(path))
+    else:
+        host.noop("none takes turns")
+
+
+def turns_text(own: Target) -> str:
+    """Return what a Spark's loop of turns goes by: files/host/engine/turns/DESIGN.md."""
+    memory, told = read(host, _ask_memory(own)), fleet_of(own.fleet).replicas
+    seats = {each.replica: each.seat for each in own.seats}
+    replicas = {
+        each.name: {
+            "seat": seats[each.name],
+            "on_demand": (one := told[each.name]).on_demand,
+            "pinned": one.pinned,
+            "grouped": each.grouped,
+            "size": each.size,
+            "spare": each.spare,
+            "turn": one.turn_seconds if one.on_demand else 0,
+            "idle": one.idle_minutes and 60 * one.idle_minutes,
+            "hold": own.settings.hold_seconds,
+        }
+        for each in own.members
+    }
+    total = room(own.hardware, memory.total, memory.handover)
+    every = {"total": total, "drain": own.settings.drain_seconds, "replicas": replicas}
+    return json.dumps(every, indent=1) + "\n"
+
+
+def _ask_memory(own: Target) -> Ask[MemoryState]:
+    return MemoryState.ask(root=own.root)
 
 
 @operation()

@@ -14,12 +14,7 @@ from sparkwright.common.part import Ask, Bounded, Part
 from sparkwright.common.startup import Start
 from sparkwright.machine.host.survey import Handover
 from sparkwright.plan.memory.plan import CONTEXT, HOST, LEAST, Load, plan_memory
-
-# Bytes that an engine of the lab takes beside its KV cache: 3.0 GB were measured with a tiny model
-# on vLLM's CPU build and 1 GiB of cache; and the bytes that must stay free on its shared machine.
-LAB_ENGINE, LAB_LEAST = 2 * GIB, GIB
-# GiB of that cache, by the recipe; vLLM's default is 4.
-_LAB_CACHE, _LAB_CACHE_DEFAULT = "VLLM_CPU_KVCACHE_SPACE", 4
+from sparkwright.plan.memory.turns import LAB_LEAST, lab_bytes
 
 # The name of a switch's unit, of its orders and of its report.
 JOB = "switch@{}"
@@ -61,7 +56,8 @@ class SwitchSettings:
         drain: seconds that requests in flight get to end.
         door: whether there is a door before the engine: on the head of a replica.
         load: of the new release; None if it is unknown.
-        others: the folders of the Spark's other seats.
+        others: the folders of the Spark's other seats, but for those that make room.
+        on_demand: requests start it, in turn with others; it does not boot.
     """
 
     trial: int
@@ -70,6 +66,7 @@ class SwitchSettings:
     hardware: Hardware
     load: Load | None
     others: tuple[str, ...] = ()
+    on_demand: bool = False
 
     def ask_memory(self, root: str, release: str) -> Ask[MemoryState]:
         """Return the ask for the memory that a release has to fit in."""
@@ -149,7 +146,7 @@ def engine_size(settings: SwitchSettings, memory: MemoryState) -> int | None:
     """Return the bytes that the engine of a release takes; None if that is unknown."""
     hardware, load = settings.hardware, settings.load
     if load and not hardware.total_gib:
-        return LAB_ENGINE + int(load.recipe.env.get(_LAB_CACHE, _LAB_CACHE_DEFAULT)) * GIB
+        return lab_bytes(load)
     if not load or not (plan := plan_memory(load, hardware, memory.total)):
         return memory.engine
     return plan.engine + (0 if hardware.unified else CONTEXT)

@@ -118,6 +118,11 @@ class SparkTarget:
         return tuple(self._of_replica(name) for name in self.replicas)
 
     @property
+    def yields(self) -> bool:
+        """Tell whether its replica may have to give its place to another."""
+        return self.on_demand and not self.pinned
+
+    @property
     def takes_turns(self) -> bool:
         """Tell whether requests start a model of the Spark."""
         return any(each.on_demand for each in self.seats)

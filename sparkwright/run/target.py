@@ -15,6 +15,8 @@ from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.operations import is_dry_run, partners
+from sparkwright.plan.memory.plan import load_of
+from sparkwright.plan.memory.turns import Member, member
 from sparkwright.plan.release.ensure import Served, ensure_lock, lost_pins
 from sparkwright.plan.release.lock import Lock
 from sparkwright.plan.release.release import Release
@@ -74,6 +76,22 @@ class Target(plan.SparkTarget):
             return None
         with bad_input():
             return self.release_by(self.lock)
+
+    @cached_property
+    def members(self) -> list[Member]:
+        """The replicas of the Spark, as its plan of turns has them; none where none is on demand.
+
+        Raises:
+            PlanError: The lock lacks a name.
+        """
+        found = []
+        for each in self.seats if self.takes_turns else ():
+            if each.recipe and each.replica:
+                nodes = len(each.ranks)
+                load = load_of(each.recipe.for_sparks(nodes), each.lock, nodes)
+                stays = not each.yields
+                found.append(member(each.replica, load, each.hardware, stays=stays))
+        return found
 
     @property
     def peer(self) -> Host | None:

@@ -66,7 +66,7 @@ def doctor(own: Target) -> Generator[StringCommand]:
     finally:
         if own.options.report and is_first_pass():
             _add_to_report(own.options.report, own, checkup, diagnoses)
-    for line, color in report(checkup, diagnoses, own.recipe_name):
+    for line, color in report(checkup, diagnoses, own.recipe_name, own.on_demand):
         notice(line, color)
     if foreign := others(listening, may):
         notice(f"not ours, and open to the LAN: {', '.join(foreign)}")

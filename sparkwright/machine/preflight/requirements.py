@@ -29,6 +29,7 @@ class Requirements:
         doubts: warnings about its recipe.
         folders: the checkpoint folders, under the root or anywhere, that count as fetched already.
         place: the folder of the seat.
+        yields: requests start it, and another one may have its place.
     """
 
     hardware: Hardware
@@ -45,6 +46,7 @@ class Requirements:
     doubts: Sequence[Finding] = ()
     folders: Sequence[str] = ()
     place: str = ""
+    yields: bool = False
 
 
 def summary(

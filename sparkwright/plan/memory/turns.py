@@ -1,0 +1,107 @@
+"""Which engines may run together, where models take turns: what the loop on a Spark keeps to.
+
+Sizes and what `fit` says are those of files/host/engine/turns, which gets them from a run.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from sparkwright.common.errors import Finding, error
+from sparkwright.common.hardware import GIB, Hardware
+from sparkwright.plan.memory.plan import HOST, LEAST, PROCESSES, Load, engine_bytes, gib
+
+# Bytes that an engine of the lab takes beside its KV cache: 3.0 GB were measured with a tiny model
+# on vLLM's CPU build and 1 GiB of cache; and the bytes that must stay free on its shared machine.
+LAB_ENGINE, LAB_LEAST = 2 * GIB, GIB
+# GiB of that cache, by the recipe; vLLM's default is 4.
+_LAB_CACHE, _LAB_CACHE_DEFAULT = "VLLM_CPU_KVCACHE_SPACE", 4
+# Sets that a plan lists: twelve models may make hundreds.
+_MOST = 8
+
+
+def lab_bytes(load: Load) -> int:
+    """Return the bytes that an engine of the lab takes."""
+    return LAB_ENGINE + int(load.recipe.env.get(_LAB_CACHE, _LAB_CACHE_DEFAULT)) * GIB
+
+
+@dataclass(frozen=True)
+class Member:
+    """A replica of a Spark on which models take turns.
+
+    Attributes:
+        stays: it always runs, or is pinned: none that takes turns may need its place.
+        grouped: more Sparks than this one serve it.
+        size: what its engine takes beside others.
+        spare: what the host needs, and what must stay free, while it runs.
+    """
+
+    name: str
+    stays: bool
+    grouped: bool
+    size: int
+    spare: int
+
+
+def member(name: str, load: Load, hardware: Hardware, *, stays: bool) -> Member:
+    """Return a replica by what it loads."""
+    size, spare = engine_bytes(load, hardware), 0
+    if not hardware.total_gib:
+        size, spare = lab_bytes(load), LAB_LEAST
+    elif hardware.unified:
+        # The first engine's processes are counted for the host.
+        spare = HOST[load.sparks] + LEAST[load.sparks] * GIB - PROCESSES
+    return Member(name, stays, load.sparks > 1, size, spare)
+
+
+def room(hardware: Hardware, memory: int, kept: int) -> int:
+    """Return the bytes that engines and host have, of so much memory less what the kernel keeps."""
+    return memory - kept if hardware.unified else int(hardware.total_gib * GIB)
+
+
+def fit(members: Sequence[Member], total: int) -> bool:
+    """Tell whether engines may run together in so many bytes."""
+    taken = sum(each.size for each in members) + max((each.spare for each in members), default=0)
+    return taken <= total and sum(each.grouped for each in members) <= 1
+
+
+def unmet(members: Sequence[Member], total: int) -> Iterator[tuple[str, Finding]]:
+    """Yield the replicas that fit beside what stays never, each with an error."""
+    for each in members:
+        others = [one for one in members if one.stays and one is not each]
+        if not fit([each, *others], total):
+            beside = "".join(f", {one.name} {gib(one.size)}" for one in others)
+            found = f"replicas.{each.name} never fits: it takes {gib(each.size)}{beside}, and the "
+            found += f"host {gib(max(one.spare for one in [each, *others]))} of {gib(total)}"
+            remedy = "Set gpu-memory-utilization lower in its recipe"
+            if others:
+                names = " and ".join(one.name for one in others)
+                remedy += f", or have {names} take turns, too: on_demand: true, without pinned"
+            yield each.name, error(found, remedy)
+
+
+def together(members: Sequence[Member], total: int) -> str:
+    """Return the largest sets that may run together, for people."""
+    found = [*islice(_sets(members, total), _MOST + 1)]
+    shown = [" + ".join(one.name for one in members if one in each) for each in found]
+    return " | ".join([*shown[:_MOST], *(["…"] if shown[_MOST:] else [])])
+
+
+def _sets(members: Sequence[Member], total: int) -> Iterator[list[Member]]:
+    """Yield the sets to which none can be added; those that stay are in each."""
+    stays = [each for each in members if each.stays]
+    rest = sorted((each for each in members if not each.stays), key=lambda each: -each.size)
+
+    def grown(taken: list[Member], out: list[Member], left: list[Member]) -> Iterator[list[Member]]:
+        # One that was left out for nothing makes no set the largest.
+        if any(fit([*taken, *left, each], total) for each in out):
+            return
+        if not left:
+            yield taken
+            return
+        first, *others = left
+        if fit([*taken, first], total):
+            yield from grown([*taken, first], out, others)
+        yield from grown(taken, [*out, first], others)
+
+    yield from grown(stays, [], rest)
