@@ -169,6 +169,8 @@ class Spark:
         found: dict[str, Any] = json.loads((self._address.parent / "run/turns.json").read_text())
         return found
 
+    key = KEY
+
     def said(self) -> str:
         """What the loop has logged."""
         return (self.root / "loop.log").read_text()
@@ -273,7 +275,10 @@ class Spark:
 
         class Handler(socketserver.StreamRequestHandler):
             def handle(self) -> None:
-                self.wfile.write(spark.systemctl(*json.loads(self.rfile.readline())).encode())
+                # The loop may be killed before it has its answer.
+                with suppress(OSError):
+                    told = spark.systemctl(*json.loads(self.rfile.readline()))
+                    self.wfile.write(told.encode())
 
         class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
             daemon_threads = True

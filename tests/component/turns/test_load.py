@@ -14,30 +14,37 @@ from tests.unit.engine.turns_world import wait_beyond
 pytestmark = haproxy
 
 SIZES = {"coder": 6, "vision": 5, "chat": 6, "small": 2, "rerank": 1}
-START, SLACK = 0.5, 5.0
+START, SLACK, TURN = 0.5, 5.0, 6.0
 
 
-def _models(**faults: list[str]) -> dict[str, Model]:
-    models = {name: Model(size, faults=faults.get(name, [])) for name, size in SIZES.items()}
+def _models(turn: float = 1.0, **faults: list[str]) -> dict[str, Model]:
+    models = {name: Model(size, turn=turn) for name, size in SIZES.items()}
+    for name, own in faults.items():
+        models[name].faults = own
     return {"embed": Model(1, on_demand=False), **models}
 
 
-def _asked(seed: int, requests: int, clients: int) -> list[list[tuple[str, float, float]]]:
+def _asked(
+    seed: int, requests: int, clients: int, block: int
+) -> list[list[tuple[str, float, float]]]:
     """Return what clients ask, each of whom stays with a model for a while."""
     chance = random.Random(seed)
     found: list[list[tuple[str, float, float]]] = [[] for _ in range(clients)]
     while sum(map(len, found)) < requests:
         name = chance.choice(["embed", *SIZES])
         own = min(found, key=len)
-        for _ in range(chance.randint(20, 60)):
-            own.append((name, chance.uniform(0.005, 0.06), chance.expovariate(1 / 0.01)))
+        for _ in range(chance.randint(block // 2, 2 * block)):
+            own.append((name, chance.uniform(0.002, 0.03), chance.expovariate(1 / 0.01)))
     while sum(map(len, found)) > requests:
         max(found, key=len).pop()
     return found
 
 
 def _judge(spark: Spark, answers: list[Answer], requests: int) -> None:
-    """Check that nobody was failed, and how long the 95th of 100 of those who waited did."""
+    """Check that nobody was failed, and for how long the 95th of 100 waited; of those who did, too.
+
+    Of these, each may have come in the turn of another.
+    """
     assert len(answers) == requests
     assert [each.said for each in answers if each.status != 200] == []
     assert spark.exceeded == []
@@ -46,35 +53,38 @@ def _judge(spark: Spark, answers: list[Answer], requests: int) -> None:
     spans = [(each.name, each.began, each.ended) for each in answers]
     waits = sorted(wait_beyond(each.name, each.came, each.began, stops, spans) for each in answers)
     long = [each for each in waits if each > START]
-    print(f"{len(long)} waited; p95 of all {waits[int(0.95 * len(waits))]:.2f} s, ", end="")
+    print(f"\n{len(long)} waited; p95 of all {waits[int(0.95 * len(waits))]:.2f} s, ", end="")
     print(f"of those {long[int(0.95 * len(long))]:.2f} s; starts {spark.acts}")
-    assert long[int(0.95 * len(long))] <= START + SLACK
+    assert waits[int(0.95 * len(waits))] <= START + SLACK
+    assert long[int(0.95 * len(long))] <= TURN + START + SLACK
 
 
 def test_a_thousand_requests(tmp_path: Path) -> None:
-    with spark_of(tmp_path, _models(), total=10, start=START) as spark:
+    with spark_of(tmp_path, _models(TURN), total=10, start=START) as spark:
         clients = Clients(spark)
-        for each in _asked(7, 1000, clients=3):
-            clients.ask(*each)
+        for each in _asked(7, 1000, clients=2, block=60):
+            # Each has two requests under way.
+            clients.ask(*each[::2])
+            clients.ask(*each[1::2])
         _judge(spark, clients.end(), 1000)
-        assert sum(act.startswith("start") for act in spark.acts) > 10
+        assert sum(act.startswith("start") for act in spark.acts) >= 8
         assert {each["refused"] for each in spark.told.values()} == {0}
 
 
 def test_faults(tmp_path: Path) -> None:
     """Engines are killed in their starts, or hang; the loop is killed; the power is lost."""
-    faults = {"coder": ["killed", "", "killed"], "chat": ["hangs"], "vision": ["", "killed"]}
+    faults = {"coder": ["killed", "", "killed"], "chat": ["hangs"], "vision": ["killed"]}
     with spark_of(tmp_path, _models(**faults), total=10, start=START) as spark:
         for seed in (1, 2):
             clients = Clients(spark)
-            for each in _asked(seed, 150, clients=3):
+            for each in _asked(seed, 90, clients=3, block=8):
                 clients.ask(*each)
             while clients.are_busy:
                 time.sleep(0.7)
                 spark.loop()
             answers = clients.end()
             assert [each.said for each in answers if each.status != 200] == []
-            assert len(answers) == 150
+            assert len(answers) == 90
             spark.lose_power()
             spark.loop()
         assert spark.exceeded == []

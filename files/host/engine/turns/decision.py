@@ -147,9 +147,9 @@ def next_steps(
         leaving |= dict.fromkeys(gone, f"{wishes[0].name} is asked for")
     for each, seconds in _soonest(wishes, starting, victims or (), now):
         if each.held and seconds > each.hold:
-            about = 10.0 * ceil(seconds / 10)
-            why = f"it serves in about {about:.0f} s, and a request is held for {each.hold:.0f} s"
-            yield Step(Do.DEFER, each.name, why, about)
+            about = 10 * ceil(seconds / 10)
+            why = f"it serves in about {about} s, and a request is held for {each.hold:.0f} s"
+            yield Step(Do.DEFER, each.name, why, seconds)
     if wishes and not starting:
         for wish in _startable(wishes, victims, running, total):
             yield Step(Do.START, wish.name, "it is asked for")

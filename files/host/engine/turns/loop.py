@@ -6,6 +6,7 @@ it may end at any moment. /run/sparkwright/turns.json says how things are.
 """
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -71,7 +72,7 @@ class Seat:
         self.waiting = self.hits = self.starts = self.refused = 0
         # Until when it is not started again, and why; and whether systemd has its unit so.
         self.failed, self.is_known = (now, ""), False
-        self.barred = ""
+        self.barred = self.why = ""
         self.usual = self.hold = 0.0
         self.step: Step | None = None
 
@@ -94,9 +95,10 @@ class Seat:
         if in_flight or self.waiting:
             self.used = max(self.used, now)
         self.barred = self._barred(unit, full, now)
-        if self.refuses is not None and now >= self.refuses and not self.barred:
+        over = self.refuses is not None and (now >= self.refuses or self.phase == Phase.SERVING)
+        if over and not self.barred:
             self.door.let_wait()
-            self.refuses = None
+            self.refuses, self.why = None, ""
         if self.waiting:
             self.asked, self.waits = now, now if self.waits is None else self.waits
         elif self.phase == Phase.SERVING or (not self.is_deferred and now - self.asked > WISH):
@@ -157,8 +159,8 @@ class Seat:
     def refuse(self, why: str, again: float, until: float) -> None:
         """Refuse what waits, and what comes until then, or while its model may not be started."""
         self.door.refuse(why, round(again))
-        self.refused += self.waiting
-        self.refuses = until
+        self.refused += self.waiting if self.refuses is None else 0
+        self.refuses, self.why = until, why
 
     def stop(self, why: str, now: float) -> None:
         """Give its place up; a start that is stopped has failed."""
@@ -289,7 +291,8 @@ class Turns:
                 seat.refuse(step.why, again, now + HEARD)
                 seat.waits, seat.is_deferred = None, False
             case Do.DEFER if not seat.new:
-                seat.refuse(step.why, step.again, now + max(HEARD, step.again - seat.hold))
+                again = 10 * math.ceil(step.again / 10)
+                seat.refuse(step.why, again, now + max(HEARD, step.again - seat.hold))
                 seat.is_deferred = True
             case Do.START if seat.new:
                 places.Place(self._root, seat.new).go.touch()
@@ -307,7 +310,7 @@ class Turns:
                 "hits": seat.hits,
                 "refused": seat.refused,
                 "seconds": round(seat.usual) or UNSEEN,
-                "why": seat.barred,
+                "why": seat.why or seat.barred,
             }
             for name, seat in self._seats.items()
         }
