@@ -296,7 +296,9 @@ def test_what_waits_in_vain_is_told_why(patient: Running, asked: Asked) -> None:
     said.join(timeout=patience())
     assert all("coder answers, for long ask again." in str(answer) for _, answer in asked.answers)
     assert heads[0]["Retry-After"] == "40"
-    # Who comes then is held as ever, and is served.
+    # Who comes then hears so at once, until the door is told otherwise.
+    assert patient.ask("POST", PATH)[2]["Retry-After"] == "40"
+    patient.door.let_wait()
     asked.post()
     waiting(patient, 1)
     patient.door.offer("a")
@@ -304,18 +306,12 @@ def test_what_waits_in_vain_is_told_why(patient: Running, asked: Asked) -> None:
         assert asked.all()[2:] == ["a"]
 
 
-def test_who_died_while_it_refused_leaves_a_door_that_holds(
-    patient: Running, asked: Asked, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr("host.door.haproxy.time.sleep", _dies)
-        with pytest.raises(KeyboardInterrupt):
-            patient.door.refuse("", 1)
-    assert patient.status("POST", PATH) == 503
+def test_any_change_ends_a_refusal(patient: Running, asked: Asked) -> None:
+    """Who refuses may be killed; what he has said goes with the next restart."""
+    patient.door.refuse("why", 40)
     patient.door.sync()
     asked.post()
     waiting(patient, 1)
-
-
-def _dies(seconds: object) -> None:
-    raise KeyboardInterrupt
+    patient.door.prepare()
+    assert patient.door.haproxy.running()
+    assert "down" in (patient.root / "door/choice.map").read_text()

@@ -59,7 +59,7 @@ class Spark:
 
     def declare(self, **more) -> None:
         one = {"size": 6, "spare": 1, "turn": 2, "idle": None, "grouped": False}
-        one |= {"on_demand": True, "pinned": False} | more
+        one |= {"on_demand": True, "pinned": False, "hold": HOLD} | more
         replicas = {"a": {**one, "seat": ""}, "b": {**one, "seat": "b"}}
         told = {"total": 10, "drain": 30, "replicas": replicas}
         (self.root / places.MANIFEST).write_text(json.dumps(told))
@@ -128,7 +128,9 @@ def test_a_request_starts_its_model_and_cuts_no_answer(spark: Spark) -> None:
     asked = Asked(b)
     with stream(a, 30, 0.1) as answer:
         asked.post(3)
-        until(lambda: spark.doors["a"].door.is_closed)
+        until(lambda: a.door.is_closed)
+        # Who has changed its files lets others look once haproxy knows it, too.
+        a.door.busy("a-1")
         # What comes for the first model now waits for its next turn.
         again = Asked(a)
         again.post()

@@ -7,6 +7,7 @@ they are these: DESIGN.md. All times are seconds on one clock, all sizes are byt
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import ceil, inf
 
 # Seconds without a request after which a model gives way, however short its turn was.
 QUIET = 3.0
@@ -22,13 +23,17 @@ class Phase(StrEnum):
 
 
 class Do(StrEnum):
-    """What a step does: to a door, to an engine, or to the requests that wait at a door."""
+    """What a step does: to a door, to an engine, or to the requests that wait at a door.
+
+    Who is deferred is refused, and wished for still: the place is there when its clients come back.
+    """
 
     CLOSE = "close"
     OPEN = "open"
     STOP = "stop"
     START = "start"
     REFUSE = "refuse"
+    DEFER = "defer"
 
 
 _MAY_GO = (Phase.SERVING, Phase.STOPPING)
@@ -36,11 +41,12 @@ _MAY_GO = (Phase.SERVING, Phase.STOPPING)
 
 @dataclass(frozen=True)
 class Step:
-    """One step, and why it is taken, as a clause for people."""
+    """One step, and why it is taken, as a clause for people; `again`: seconds until it serves."""
 
     do: Do
     name: str
     why: str
+    again: float = 0
 
 
 @dataclass(frozen=True)
@@ -56,9 +62,12 @@ class Replica:
         turn: Seconds for which it keeps its place after it began to serve, while it is in use.
         idle: Seconds without a request after which it is stopped; None for never.
         bound: Seconds that its start may take.
+        usual: Seconds that its start usually takes; 0 where nobody knows.
+        hold: Seconds for which its door holds a request.
         since: When its phase began; of one that serves, its turn.
         used: When it last had a request.
-        waits: Since when requests wait for it; None if none does.
+        held: How many requests wait for it now.
+        waits: Since when requests wait for it, or its clients were told to come back; else None.
         closed: Since when its door lets no request in; None while it does.
         wanted_back: Since when another Spark of its group needs the place; None if none does.
         barred: Why it may not be started now; "" where it may.
@@ -73,10 +82,13 @@ class Replica:
     turn: float = 0
     idle: float | None = None
     bound: float = 3600
+    usual: float = 0
+    hold: float = inf
     phase: Phase = Phase.STOPPED
     since: float = 0
     used: float = 0
     in_flight: int = 0
+    held: int = 0
     waits: float | None = None
     closed: float | None = None
     wanted_back: float | None = None
@@ -133,6 +145,11 @@ def next_steps(
         # While another one starts, their end would bring nobody a place.
         gone = (each.name for each in victims if each.closed is not None or not starting)
         leaving |= dict.fromkeys(gone, f"{wishes[0].name} is asked for")
+    for each, seconds in _soonest(wishes, starting, victims or (), now):
+        if each.held and seconds > each.hold:
+            about = 10.0 * ceil(seconds / 10)
+            why = f"it serves in about {about:.0f} s, and a request is held for {each.hold:.0f} s"
+            yield Step(Do.DEFER, each.name, why, about)
     if wishes and not starting:
         for wish in _startable(wishes, victims, running, total):
             yield Step(Do.START, wish.name, "it is asked for")
@@ -168,6 +185,28 @@ def _leaves(each: Replica, now: float) -> str:
 
 def _overdue(each: Replica, now: float, drain: float) -> bool:
     return each.closed is not None and each.in_flight > 0 and now - each.closed > drain
+
+
+def _soonest(
+    wishes: Sequence[Replica],
+    starting: Collection[Replica],
+    victims: Collection[Replica],
+    now: float,
+) -> Iterator[tuple[Replica, float]]:
+    """Yield those of which it is known what a start takes, and in how many seconds it may serve.
+
+    At the earliest: the start of another, and the turn of one that has to go, come before.
+    """
+    ahead = 0.0
+    for each in starting:
+        if each.usual:
+            ahead = max(0.0, each.since + each.usual - now)
+            yield each, ahead
+    for wish in wishes:
+        turns = [each.since + each.turn - now for each in victims if each.in_turn(now)]
+        before = max(turns, default=0.0) if wish is wishes[0] else 0.0
+        if wish.usual:
+            yield wish, max(ahead, before) + wish.usual
 
 
 def victims_for(

@@ -14,23 +14,31 @@ from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any, NoReturn
 
+from host.common import starts
 from host.common.atomic import replace
 from host.common.command_line import words
 from host.common.log import log, notify, show
 from host.common.seat import SEATS, laid_down, seat_of_release
-from host.door.door import Door
+from host.door.door import Door, recorded_hold
 from host.door.haproxy import DoorError
 from host.engine import places
 from host.engine.switch import state, units
+from host.engine.switch.candidate import MARGIN, lack_of_room
 from host.engine.turns.decision import Do, Phase, Replica, Step, next_steps
 
 LOOK = 0.5
 # Seconds for which a wish lasts after its client has gone: one that was answered 503 asks again.
 WISH = 15.0
-# Seconds for which a model is refused after a start that failed.
-PAUSE = 300.0
-# Seconds beside an engine's start_timeout, as a switch has it, and of a start that nobody has seen.
-MARGIN, UNSEEN = 120, 120
+# Seconds for which a model is refused after a start that failed, and within which what waits has
+# heard so: haproxy tries each request again every second.
+PAUSE, HEARD = 300.0, 1.2
+# The same of a start that somebody has stopped.
+STOPPED = 10.0
+# Seconds for which a model whose clients were told to come back waits for them.
+BACK = 60.0
+# Seconds after which a client may ask again whose model has no place, as an answer of another is
+# long; and those of a start that nobody has seen.
+LONG, UNSEEN = 60, 120
 
 _PROPERTIES = ("Id", "ActiveState", "Job", "LoadState", "StatusText")
 _PHASES = {
@@ -52,36 +60,46 @@ class Seat:
         # What it should serve, and what a switch under way tries.
         self.release = self.new = ""
         self.phase, self.since, self.used = Phase.STOPPED, now, now
+        # Since when a start is under way, however often systemd tries.
+        self.begun: float | None = None
         self.waits: float | None = None
         self.closed: float | None = None
         self.asked = now
-        self.waiting = 0
-        self.failed: tuple[float, str] = (-PAUSE, "")
+        # Until when its door refuses what would wait; at first nobody knows.
+        self.refuses: float | None = now
+        self.is_deferred = False
+        self.waiting = self.hits = self.starts = self.refused = 0
+        # Until when it is not started again, and why.
+        self.failed = (now, "")
+        self.barred = ""
+        self.usual = self.hold = 0.0
         self.step: Step | None = None
-        self.starts, self.seconds = 0, UNSEEN
 
-    def look(self, unit: Mapping[str, str], switched: bool, now: float) -> Replica:
+    def point(self, release: str) -> None:
+        """Take note of the release that it should serve."""
+        if release != self.release:
+            self.release, self.failed = release, (0.0, "")
+            self.usual = starts.usual(starts.alike(self.place, release))
+
+    def look(self, unit: Mapping[str, str], switched: bool, full: str, now: float) -> Replica:
         """Return the replica as it is now.
 
         Args:
             unit: what systemd says of the engine of its release.
             switched: a switch is at work on it: everything about it stays as it is.
+            full: why nothing is begun on the Spark; "" where there is room.
         """
-        phase = _phase(unit)
-        if phase != self.phase:
-            if self.phase == Phase.STARTING and phase == Phase.SERVING:
-                self.starts, self.seconds = self.starts + 1, round(now - self.since)
-                self.door.tell()
-            if self.phase == Phase.STARTING and phase == Phase.STOPPED:
-                self.failed = (now, unit.get("StatusText") or "its start failed")
-            self.phase, self.since = phase, now
-        in_flight = self.door.busy(self.release)
-        self.waiting, _ = self.door.haproxy.held()
+        self._follow(_phase(unit), unit, now)
+        in_flight, self.waiting, self.hits = self.door.counts(self.release)
         if in_flight or self.waiting:
-            self.used = now
+            self.used = max(self.used, now)
+        self.barred = self._barred(unit, full, now)
+        if self.refuses is not None and now >= self.refuses and not self.barred:
+            self.door.let_wait()
+            self.refuses = None
         if self.waiting:
             self.asked, self.waits = now, now if self.waits is None else self.waits
-        elif now - self.asked > WISH or self.phase == Phase.SERVING:
+        elif self.phase == Phase.SERVING or (not self.is_deferred and now - self.asked > WISH):
             self.waits = None
         if not self.door.is_closed:
             self.closed = None
@@ -92,6 +110,8 @@ class Seat:
         elif self.closed is None:
             self.closed = now
         bound = laid_down(self.place, self.release).get("start_timeout", 3600) + MARGIN
+        hold = self.declared["hold"]
+        self.hold = recorded_hold(self.place, self.release) if hold is None else hold
         told = {key: self.declared[key] for key in ("size", "spare", "turn", "idle", "grouped")}
         return Replica(
             self.name,
@@ -99,22 +119,72 @@ class Seat:
             on_demand=self.declared["on_demand"],
             pinned=self.declared["pinned"] or switched,
             bound=bound,
+            usual=self.usual,
+            hold=self.hold,
             phase=self.phase,
             since=self.since,
             used=self.used,
             in_flight=in_flight,
+            held=self.waiting,
             waits=self.waits,
             closed=self.closed,
-            barred=self._barred(unit, now),
+            barred=self.barred,
         )
 
-    def _barred(self, unit: Mapping[str, str], now: float) -> str:
-        at, why = self.failed
+    def _follow(self, phase: Phase, unit: Mapping[str, str], now: float) -> None:
+        """Take note of the phase; between two of systemd's tries a start goes on."""
+        if phase == Phase.STOPPING and self.begun is not None:
+            phase = Phase.STARTING
+        if phase == self.phase:
+            return
+        if phase == Phase.STARTING:
+            self.begun = now
+        elif phase == Phase.SERVING and self.begun is not None:
+            self.starts += 1
+            self.usual = starts.usual(starts.alike(self.place, self.release)) or self.usual
+            self.door.tell()
+        elif phase == Phase.STOPPED and self.begun is not None:
+            # Who has stopped it by hand did not mean the requests that wait.
+            pause = PAUSE if unit.get("ActiveState") == "failed" else STOPPED
+            self.failed = now + pause, unit.get("StatusText") or "it was stopped"
+        if phase != Phase.STARTING:
+            self.begun = None
+        self.phase, self.since = phase, now
+        if phase == Phase.SERVING:
+            self.used, self.is_deferred = now + BACK if self.is_deferred else now, False
+
+    def refuse(self, why: str, again: float, until: float) -> None:
+        """Refuse what waits, and what comes until then, or while its model may not be started."""
+        self.door.refuse(why, round(again))
+        self.refused += self.waiting
+        self.refuses = until
+
+    def stop(self, why: str, now: float) -> None:
+        """Give its place up; a start that is stopped has failed."""
+        if self.begun is not None:
+            self.failed, self.begun = (now + PAUSE, why), None
+        units.systemctl("stop", "--no-block", f"vllm@{self.release}.service")
+
+    def start(self, now: float) -> None:
+        """Begin its start; if nothing comes of it, the next look finds that it has failed."""
+        names = self.door.haproxy.names().items()
+        log(f"{self.name} was asked for by {', '.join(who for who, n in names if n[1])}")
+        about = round(self.usual) or UNSEEN
+        self.door.tell(f"it starts, which takes about {about} s", about)
+        unit = f"vllm@{self.release}.service"
+        units.reset_failed(unit)
+        units.systemctl("start", "--no-block", unit)
+        self.phase, self.since, self.begun = Phase.STARTING, now, now
+
+    def _barred(self, unit: Mapping[str, str], full: str, now: float) -> str:
+        until, why = self.failed
         if unit.get("LoadState") == "masked":
             return "it is stopped, until its owner starts it"
         if not self.release:
             return "it was not set up yet"
-        return f"its start failed: {why}" if now - at < PAUSE else ""
+        if now < until:
+            return f"its start failed: {why}"
+        return full if self.phase == Phase.STOPPED else ""
 
 
 class Turns:
@@ -140,7 +210,7 @@ class Turns:
         }
         for seat in self._seats.values():
             link = seat.place / "current"
-            seat.release = link.readlink().name if link.is_symlink() else ""
+            seat.point(link.readlink().name if link.is_symlink() else "")
         found = _units(seat.release for seat in self._seats.values() if seat.release)
         replicas = [*self._replicas(found, now), *self._beside(found)]
         for step in [*next_steps(replicas, declared["total"], now, declared["drain"])]:
@@ -148,6 +218,11 @@ class Turns:
                 self._take(step, now)
             except (DoorError, OSError) as error:
                 log(f"{step.name}: {step.do} failed, and is tried again: {error}")
+        for seat in self._seats.values():
+            if seat.waits is not None and seat.phase == Phase.STOPPED and seat.refuses is None:
+                about = round(seat.usual) or UNSEEN
+                with suppress(DoorError):
+                    seat.door.tell("other models of this Spark have their turn", about)
         self._report(replicas)
 
     def _replicas(self, found: Mapping[str, Mapping[str, str]], now: float) -> list[Replica]:
@@ -157,13 +232,14 @@ class Turns:
             if unit.startswith("switch@") and each.get("ActiveState") in _AT_WORK
             for release in [units.release_of(unit)]
         }
+        full = lack_of_room(self._root)
         replicas = []
         for seat in self._seats.values():
             if not (seat.place / "door").is_dir():
                 # A run has taken it away, and says so soon.
                 continue
             new = seat.new = switched.get(seat.declared["seat"], "")
-            replica = seat.look(found.get(f"vllm@{seat.release}.service", {}), bool(new), now)
+            replica = seat.look(found.get(f"vllm@{seat.release}.service", {}), bool(new), full, now)
             if new and new != seat.release and replica.phase != Phase.STOPPED:
                 replicas.append(changed(replica, name=seat.release, on_demand=False, waits=None))
             if new:
@@ -182,15 +258,17 @@ class Turns:
                 release = units.release_of(unit)
                 orders = state.load(self._root / f"manifests/switch@{release}.json") or {}
                 seat = own.get(seat_of_release(self._root, release))
-                size = orders.get("engine") or (seat.declared["size"] if seat else 0)
+                size, spare = (seat.declared[each] if seat else 0 for each in ("size", "spare"))
+                size = orders.get("engine") or size
                 if not places.Place(self._root, release).go.exists():
-                    others.append(Replica(release, size, on_demand=False, phase=Phase.SERVING))
+                    others.append(
+                        Replica(release, size, spare, on_demand=False, phase=Phase.SERVING)
+                    )
         return others
 
     def _take(self, step: Step, now: float) -> None:
         seat = self._seats[step.name]
-        unit = f"vllm@{seat.release}.service"
-        if (seat.step, step.do) != (step, Do.REFUSE):
+        if step != seat.step:
             log(f"{step.do} {seat.name}: {step.why}")
         seat.step = step
         match step.do:
@@ -201,20 +279,18 @@ class Turns:
                 seat.door.prefer(seat.release)
                 seat.closed, seat.since = None, now
             case Do.STOP:
-                units.systemctl("stop", "--no-block", unit)
+                seat.stop(step.why, now)
             case Do.REFUSE if not seat.new:
-                seat.door.refuse(step.why, round(PAUSE if seat.phase == Phase.STOPPED else 60))
-                seat.waits = None
+                again = max(seat.failed[0] - now, PAUSE if seat.barred else LONG)
+                seat.refuse(step.why, again, now + HEARD)
+                seat.waits, seat.is_deferred = None, False
+            case Do.DEFER if not seat.new:
+                seat.refuse(step.why, step.again, now + max(HEARD, step.again - seat.hold))
+                seat.is_deferred = True
             case Do.START if seat.new:
                 places.Place(self._root, seat.new).go.touch()
             case Do.START:
-                names = seat.door.haproxy.names().items()
-                log(f"{seat.name} was asked for by {', '.join(who for who, n in names if n[1])}")
-                seat.door.tell(f"it starts, which takes about {seat.seconds} s", seat.seconds)
-                units.reset_failed(unit)
-                units.systemctl("start", "--no-block", unit)
-                # If it does not, the next look finds that its start has failed.
-                seat.phase, seat.since = Phase.STARTING, now
+                seat.start(now)
 
     def _report(self, replicas: list[Replica]) -> None:
         """Say how things are, in a file and in the unit's status, if they are new."""
@@ -224,7 +300,10 @@ class Turns:
                 "closed": seat.closed is not None,
                 "waiting": seat.waiting,
                 "starts": seat.starts,
-                "seconds": seat.seconds,
+                "hits": seat.hits,
+                "refused": seat.refused,
+                "seconds": round(seat.usual) or UNSEEN,
+                "why": seat.barred,
             }
             for name, seat in self._seats.items()
         }
