@@ -58,10 +58,13 @@ FOUND = {
         "daemon_json": "",
         "proxies": [],
     },
+    "machine.memory": {"total": 8 << 30, "available": 0, "handover": 0, "gpu_free": None}
+    | {"engine": None, "beside": 0, "reserved": 0},
     "machine.gpu_proof": {"versions": ["1"], "proved": ["1"]},
     "engines": lambda root, release="", **_: engines(
         (release, "active"), enabled=release, current=release
-    ),
+    )
+    | {"last": release},
     "machine.watchdog": {"device": True, "offered": True, "set_by": "", "seconds": 0},
     "placed": lambda units=(), **_: placed(units=dict.fromkeys(units, "loaded active enabled 1")),
     "artifacts.compiled": {"size": None, "current": ""},
@@ -103,10 +106,11 @@ def plan(own: Driven) -> None:
     [
         ALONE,
         ALONE | {"replicas": ["chat", "embed"]},
+        ALONE | {"replicas": ["chat", "embed"], "on_demand": True},
         {"spark": "a", "hardware": "lab"},
         ALONE | {"notify": "https://ntfy.lan/sparks"},
     ],
-    ids=["one", "two", "idle", "notified"],
+    ids=["one", "two", "in turn", "idle", "notified"],
 )
 def test_all_is_asked_beforehand(more: dict[str, Any], fleet: Path) -> None:
     fleet.write_text(INVENTORY)
