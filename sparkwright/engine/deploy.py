@@ -19,11 +19,24 @@ from sparkwright.common.placed import SEAT_FOLDERS, SYSTEMD, TURNS, Place
 from sparkwright.common.render import unit_file
 from sparkwright.common.schema import NAME
 from sparkwright.door.door import SEAT_UNIT, door_unit
-from sparkwright.engine.operations import end, idle, serve_again, serving, switch_settings
+from sparkwright.engine.operations import (
+    MASK,
+    UNMASK,
+    end,
+    idle,
+    serve_again,
+    serving,
+    switch_settings,
+)
 from sparkwright.engine.state import EngineState, ask_release
 from sparkwright.engine.switch import MemoryState
-from sparkwright.machine.host.operations.files import managed_files, path_states, placed
-from sparkwright.machine.host.operations.services import guarded
+from sparkwright.machine.host.operations.files import (
+    managed_files,
+    path_states,
+    placed,
+    unit_state,
+)
+from sparkwright.machine.host.operations.services import guarded, service
 from sparkwright.plan.memory.turns import room
 from sparkwright.plan.release.container import guard_files
 from sparkwright.plan.release.programs import program_files
@@ -33,6 +46,7 @@ from sparkwright.run.spark import fleet_of
 from sparkwright.run.state import read
 from sparkwright.run.target import Target, seats, target
 
+_LOOP = HOST_FILES / "engine" / "turns" / "turns.service"
 _UNITS = [
     HOST_FILES / "engine" / "vllm@.service",
     HOST_FILES / "engine" / "switch" / "switch@.service",
@@ -149,13 +163,15 @@ done"""
 
 @operation()
 def declared(own: Target) -> Generator[PyinfraCommand]:
-    """Have what the loop of turns goes by; nothing where no model is on demand."""
-    path = f"{own.root}/{TURNS}"
+    """Have the loop of turns, and what it goes by; nothing where no model is on demand."""
+    path, name = f"{own.root}/{TURNS}", _LOOP.name
     if own.takes_turns:
-        yield from managed_files._inner(entries=[ManagedFile(path, turns_text(own))])
-    elif path_states([path]).get(path, ABSENT).kind != "absent":
+        unit, told = unit_file(_LOOP, root=own.root), ManagedFile(path, turns_text(own))
+        yield from service._inner(unit=name, entries=[*program_files(own.root), told, unit])
+    elif path_states([path]).get(path, ABSENT).kind != "absent" or unit_state(name).known:
         differs(path, "none: no model takes turns", "a file")
-        yield StringCommand("rm -f", QuoteString(path))
+        off = f"systemctl disable --quiet --now {name} 2>/dev/null; rm -f {SYSTEMD}/{name}"
+        yield StringCommand(off, QuoteString(path), "&& systemctl daemon-reload")
     else:
         host.noop("none takes turns")
 
@@ -200,8 +216,14 @@ def stopped(own: Target) -> Generator[PyinfraCommand]:
         host.noop("no engine runs")
     for release in engines.switches:
         yield StringCommand("systemctl stop", QuoteString(f"switch@{release}.service"))
+    stop = "systemctl stop"
     for engine in running:
-        yield StringCommand("systemctl stop", QuoteString(f"vllm@{engine.release}.service"))
+        yield StringCommand(stop, QuoteString(f"vllm@{engine.release}.service"))
+    if own.on_demand and engines.current:
+        # A request may have started it between the two; before the first, systemd would no longer
+        # know how it ends.
+        unit = QuoteString(f"vllm@{engines.current}.service")
+        yield StringCommand(MASK, unit, "&&", stop, unit)
     now = "is stopped" if running else "was stopped already"
     replica = own.replica or own.spark
     conclude(replica, f" {now}. It starts by {next_line('start')}, the next run, or a boot.")
@@ -218,6 +240,13 @@ def started(own: Target) -> Generator[PyinfraCommand]:
         )
         return
     unit = engines.units.get(release)
+    if own.on_demand:
+        if unit and unit.masked:
+            yield StringCommand(UNMASK, QuoteString(f"vllm@{release}.service"))
+        else:
+            host.noop("requests start it")
+        conclude(own.replica or own.spark, f": requests start {release}.")
+        return
     if unit and unit.active == "active":
         host.noop(f"vllm@{release}.service runs")
         conclude(own.replica or own.spark, f" serves {release} already.")

@@ -46,6 +46,8 @@ POLL_SECONDS = 2
 TOGETHER = 60
 JOURNAL_LINES = 30
 
+# A model on demand that a person has stopped: else the next request would start it.
+MASK, UNMASK = "systemctl mask --runtime --quiet", "systemctl unmask --runtime --quiet"
 _DISABLE = "systemctl disable --quiet --now"
 
 # What became of the last attempt on each Spark, for the other one of its pair.
@@ -91,6 +93,8 @@ def serving(
         return
     for difference in engine_differences(engines, release.id, settings.door, settings.on_demand):
         differs(*difference)
+    if ours.masked:
+        yield StringCommand(UNMASK, QuoteString(unit))
     # A Spark that was the head of a pair, and is no more, offers nothing on the fabric.
     if engines.shares and (release.ranks.rank > 0 or not release.ranks.fabric):
         yield StringCommand(_DISABLE, SHARE)

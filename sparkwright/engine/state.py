@@ -46,6 +46,7 @@ class EngineUnit(Bounded):
 
     Attributes:
         outdated: systemd has read another version of its file.
+        masked: it is not to be started, until the next boot at the latest.
         since: when it became active, in seconds since the epoch; 0 if never.
     """
 
@@ -57,6 +58,7 @@ class EngineUnit(Bounded):
     starting: bool
     status: str
     since: int = 0
+    masked: bool = False
 
     @property
     def ended(self) -> bool:
@@ -141,6 +143,8 @@ def engine_differences(
             if unit.enabled is on_demand:
                 words = ("not enabled", "enabled") if on_demand else ("enabled", "not enabled")
                 yield Difference(f"vllm@{name}.service", *words)
+            if unit.masked:
+                yield Difference(f"vllm@{name}.service", "to be started", "stopped by a person")
             if on_demand and state.last != name:
                 yield Difference(f"vllm@{name}.service", "the last that served", f"{state.last}")
         elif not unit.stopped:

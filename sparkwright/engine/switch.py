@@ -191,6 +191,9 @@ def crowded(settings: SwitchSettings, memory: MemoryState) -> str | None:
 def orders(settings: SwitchSettings, memory: MemoryState) -> str:
     """Return the orders for the program of the switch."""
     times = {"trial": settings.trial, "drain": settings.drain, "door": settings.door}
+    if settings.on_demand and settings.load:
+        # What serves again is started: somebody wants to see it.
+        times["lazy"] = True
     # The size is for a rollback: the Spark alone cannot tell it.
     data = {"beside": is_beside(settings, memory), **times, "engine": engine_size(settings, memory)}
     return json.dumps(data) + "\n"

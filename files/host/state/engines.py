@@ -15,7 +15,7 @@ _SYSTEMD = "/etc/systemd/system"
 _SHARE = f"{_SYSTEMD}/sockets.target.wants/fabric-share.socket"
 _PROPERTIES = (
     *("Id", "ActiveState", "NRestarts", "NeedDaemonReload", "Job", "StatusText"),
-    "ActiveEnterTimestamp",
+    *("ActiveEnterTimestamp", "LoadState"),
 )
 _AT_WORK = ("active", "activating", "deactivating", "reloading")
 # Seconds: a loaded engine answers one token in well under one; under full load it queues.
@@ -134,6 +134,7 @@ def engines(named: str = "") -> dict[str, dict[str, Any]]:
             "outdated": values.get("NeedDaemonReload") == "yes",
             "starting": bool(values.get("Job")),
             "status": values.get("StatusText", ""),
+            "masked": values.get("LoadState") == "masked",
             "since": whole(values.get("ActiveEnterTimestamp", "")),
         }
         for unit, values in _units(named).items()

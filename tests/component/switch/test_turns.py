@@ -69,3 +69,32 @@ def test_a_kill_leaves_nothing_that_asks(turns: Spark) -> None:
     turns.end()
     assert (turns.running, turns.current, turns.history) == ([], OLD, [OLD])
     assert [*(turns.state / "run").iterdir()] == []
+
+
+LAZY = {"lazy": True}
+
+
+@pytest.mark.parametrize("has_served", [False, True])
+def test_a_run_starts_none_that_requests_start(spark: Spark, has_served: bool) -> None:
+    if has_served:
+        spark.serves()
+        spark.systemctl("stop", OLD)
+    spark.release(NEW)
+    one = {"seat": "", "on_demand": True}
+    (spark.root / MANIFEST).write_text(json.dumps({"replicas": {"chat": one}}))
+    spark.forget()
+    assert spark.switch(orders=LAZY) == 0
+    assert not any("start" in act for act in spark.acts())
+    assert (spark.running, spark.boots, spark.current) == ([], [], NEW)
+    assert spark.door == [NEW]
+    assert spark.history == [*([OLD] if has_served else []), NEW]
+    assert not (spark.state / "run").exists()
+
+
+def test_a_run_replaces_one_that_serves(turns: Spark) -> None:
+    turns.systemctl("start", OLD)
+    turns.start(orders=LAZY)
+    until((turns.state / f"run/{NEW}.asks").exists)
+    (turns.state / f"run/{NEW}.go").touch()
+    assert turns.end() == 0
+    assert (turns.running, turns.current, turns.boots) == ([NEW], NEW, [])

@@ -103,6 +103,14 @@ def test_what_differs_of_one_on_demand_is_put_right(found: dict[str, Any], comma
     assert driven.predicts_change(serving, release=NEW, settings=TURNS)
 
 
+def test_a_run_has_what_a_person_stopped_be_started_again() -> None:
+    told = engines(current=NEW.id) | {"last": NEW.id}
+    told["units"][NEW.id]["masked"] = True
+    driven = spark(told)
+    assert driven.run(serving, release=NEW, settings=TURNS).did_succeed()
+    assert changes(driven) == [f"systemctl unmask --runtime --quiet vllm@{NEW.id}.service"]
+
+
 def test_a_switch_is_a_job_of_the_spark() -> None:
     driven = spark(engines((NEW.id, "active"), enabled="old", current=NEW.id))
     assert serve(driven).did_succeed()

@@ -119,15 +119,18 @@ class Switch:
             if previous and ran and not beside:
                 asyncio.run(self._prepare(unit, previous))
                 self._stop_previous(previous, pair)
-            if not self._place.is_taken:
+            # A run starts no model that requests start, but has one that serves replaced.
+            starts = ran or not self._orders.get("lazy") or not units.Unit(self._new).ended
+            if starts and not self._place.is_taken:
                 self._report.say("waiting", message="for a place in the memory")
                 self._place.take(self._pause)
-            candidate.start()
+            if starts:
+                candidate.start()
             if self._door:
                 self._door.offer(self._new)
                 self._door.prefer(self._new)
             self._report.open()
-            if previous:
+            if previous and starts:
                 candidate.watch(self._orders["trial"])
             units.commit(self._root, self._new, previous)
         except Exception as error:

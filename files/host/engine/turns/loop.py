@@ -69,8 +69,8 @@ class Seat:
         self.refuses: float | None = now
         self.is_deferred = False
         self.waiting = self.hits = self.starts = self.refused = 0
-        # Until when it is not started again, and why.
-        self.failed = (now, "")
+        # Until when it is not started again, and why; and whether systemd has its unit so.
+        self.failed, self.is_known = (now, ""), False
         self.barred = ""
         self.usual = self.hold = 0.0
         self.step: Step | None = None
@@ -145,7 +145,8 @@ class Seat:
             self.door.tell()
         elif phase == Phase.STOPPED and self.begun is not None:
             # Who has stopped it by hand did not mean the requests that wait.
-            pause = PAUSE if unit.get("ActiveState") == "failed" else STOPPED
+            self.is_known = unit.get("ActiveState") == "failed"
+            pause = PAUSE if self.is_known else STOPPED
             self.failed = now + pause, unit.get("StatusText") or "it was stopped"
         if phase != Phase.STARTING:
             self.begun = None
@@ -177,6 +178,9 @@ class Seat:
         self.phase, self.since, self.begun = Phase.STARTING, now, now
 
     def _barred(self, unit: Mapping[str, str], full: str, now: float) -> str:
+        if self.is_known and unit.get("ActiveState") != "failed":
+            # A run has had it forgotten.
+            self.failed, self.is_known = (now, ""), False
         until, why = self.failed
         if unit.get("LoadState") == "masked":
             return "it is stopped, until its owner starts it"
