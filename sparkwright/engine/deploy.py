@@ -37,7 +37,7 @@ from sparkwright.machine.host.operations.files import (
     unit_state,
 )
 from sparkwright.machine.host.operations.services import guarded, service
-from sparkwright.plan.memory.turns import room
+from sparkwright.plan.memory.turns import alone, room
 from sparkwright.plan.release.container import guard_files
 from sparkwright.plan.release.programs import program_files
 from sparkwright.plan.release.release import PROGRAM, SCRIPTS, Release
@@ -179,6 +179,7 @@ def declared(own: Target) -> Generator[PyinfraCommand]:
 def turns_text(own: Target) -> str:
     """Return what a Spark's loop of turns goes by: files/host/engine/turns/DESIGN.md."""
     memory, told = read(host, _ask_memory(own)), fleet_of(own.fleet).replicas
+    total = room(own.hardware, memory.total, memory.handover)
     seats = {each.replica: each.seat for each in own.seats}
     replicas = {
         each.name: {
@@ -192,9 +193,8 @@ def turns_text(own: Target) -> str:
             "idle": one.idle_minutes and 60 * one.idle_minutes,
             "hold": own.settings.hold_seconds,
         }
-        for each in own.members
+        for each in alone(own.members, total)
     }
-    total = room(own.hardware, memory.total, memory.handover)
     every = {"total": total, "drain": own.settings.drain_seconds, "replicas": replicas}
     return json.dumps(every, indent=1) + "\n"
 

@@ -4,7 +4,7 @@ Sizes and what `fit` says are those of files/host/engine/turns, which gets them 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from sparkwright.common.errors import Finding, error
@@ -59,6 +59,14 @@ def room(hardware: Hardware, memory: int, kept: int) -> int:
     return memory - kept if hardware.unified else int(hardware.total_gib * GIB)
 
 
+def alone(members: Sequence[Member], total: int) -> list[Member]:
+    """Return replicas of which each may run alone: whether it may is the memory plan's to say.
+
+    What has no plan takes its share at the most, which may be more than the host leaves.
+    """
+    return [replace(each, size=min(each.size, total - each.spare)) for each in members]
+
+
 def fit(members: Sequence[Member], total: int) -> bool:
     """Tell whether engines may run together in so many bytes."""
     taken = sum(each.size for each in members) + max((each.spare for each in members), default=0)
@@ -73,10 +81,9 @@ def unmet(members: Sequence[Member], total: int) -> Iterator[tuple[str, Finding]
             beside = "".join(f", {one.name} {gib(one.size)}" for one in others)
             found = f"replicas.{each.name} never fits: it takes {gib(each.size)}{beside}, and the "
             found += f"host {gib(max(one.spare for one in [each, *others]))} of {gib(total)}"
-            remedy = "Set gpu-memory-utilization lower in its recipe"
-            if others:
-                names = " and ".join(one.name for one in others)
-                remedy += f", or have {names} take turns, too: on_demand: true, without pinned"
+            names = " and ".join(one.name for one in others)
+            remedy = "Set gpu-memory-utilization lower in its recipe, or have "
+            remedy += f"{names} take turns, too: on_demand: true, without pinned"
             yield each.name, error(found, remedy)
 
 

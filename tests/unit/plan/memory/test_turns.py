@@ -1,5 +1,6 @@
 """Which engines may run together on a Spark whose models take turns."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.plan.memory.known_checkpoints import nominal_load
 from sparkwright.plan.memory.plan import plan_memory
-from sparkwright.plan.memory.turns import Member, fit, member, room, together, unmet
+from sparkwright.plan.memory.turns import Member, alone, fit, member, room, together, unmet
 
 GB10, MEMORY = HARDWARE["gb10"], 127601452 * 1024
 
@@ -73,6 +74,19 @@ def test_alone_it_needs_what_its_memory_plan_says(recipe: str) -> None:
     needed = plan.engine + plan.host - plan.standby + 4 * GIB
     assert own.size + own.spare == needed
     assert fit([own], room(GB10, MEMORY, 0)) is (needed <= MEMORY)
+
+
+def test_what_nobody_can_plan_may_run_alone():
+    """Its share may be more than the host leaves; beside another one it does not fit."""
+    load = nominal_load(load_recipe("qwen3.6-35b-nvidia").for_sparks(1), 1)
+    unknown = replace(load, checkpoints={"model": replace(load.checkpoints["model"], shape=None)})
+    args = unknown.recipe.args | {"gpu-memory-utilization": 0.92}
+    greedy = replace(unknown, recipe=unknown.recipe.model_copy(update={"args": args}))
+    own, kept = member("x", greedy, GB10, stays=False), one("embed", GIB, stays=True)
+    assert not fit([own], MEMORY)
+    assert fit(alone([own], MEMORY), MEMORY)
+    assert not [*unmet(alone([own], MEMORY), MEMORY)]
+    assert [*unmet(alone([own, kept], MEMORY), MEMORY)]
 
 
 def test_what_never_fits_is_refused_with_what_takes_its_place():
