@@ -183,15 +183,11 @@ def turns_text(own: Target) -> str:
     seats = {each.replica: each.seat for each in own.seats}
     replicas = {
         each.name: {
-            "seat": seats[each.name],
-            "on_demand": (one := told[each.name]).on_demand,
-            "pinned": one.pinned,
-            "grouped": each.grouped,
-            "size": each.size,
-            "spare": each.spare,
+            **{"seat": seats[each.name], "hold": own.settings.hold_seconds},
+            **(one := told[each.name]).model_dump(include={"on_demand", "pinned"}),
+            **{"grouped": each.grouped, "size": each.size, "spare": each.spare},
             "turn": one.turn_seconds if one.on_demand else 0,
             "idle": one.idle_minutes and 60 * one.idle_minutes,
-            "hold": own.settings.hold_seconds,
         }
         for each in alone(own.members, total)
     }

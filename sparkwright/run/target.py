@@ -86,11 +86,10 @@ class Target(plan.SparkTarget):
         """
         found = []
         for each in self.seats if self.takes_turns else ():
-            if each.recipe and each.replica:
-                nodes = len(each.ranks)
-                load = load_of(each.recipe.for_sparks(nodes), each.lock, nodes)
-                stays = not each.yields
-                found.append(member(each.replica, load, each.hardware, stays=stays))
+            assert each.recipe
+            assert each.replica
+            load = load_of(each.recipe.for_sparks(len(each.ranks)), each.lock, len(each.ranks))
+            found.append(member(each.replica, load, each.hardware, stays=not each.yields))
         return found
 
     @property

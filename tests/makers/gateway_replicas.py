@@ -42,7 +42,6 @@ class Door(ThreadingHTTPServer):
         self.state = "serves"
         self.seen = True
         self.pause = 0.0
-        self.said = ""
         self.key = f"Bearer {KEYS[0]}"
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.headers: list[dict[str, str]] = []
@@ -121,8 +120,6 @@ class Replica(QuietHandler):
         self.send_response(status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))
-        if status == 503 and self.server.said:
-            self.send_header("x-engine", self.server.said)
         if status == 503:
             self.send_header("retry-after", "5")
         self.end_headers()

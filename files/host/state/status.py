@@ -20,10 +20,7 @@ from host.state.state import MOST
 _FRESH, _DAY = 60, 86_400
 # Where the loop of turns says how it goes: files/host/engine/turns/DESIGN.md.
 _TURNS = "/run/sparkwright/turns.json"
-_TURN: dict[str, type] = {
-    **{"phase": str, "closed": bool, "why": str},
-    **dict.fromkeys(("waiting", "starts", "hits", "refused", "seconds"), int),
-}
+_TURN = ("phase", "closed", "why", "waiting", "starts", "hits", "refused", "seconds")
 
 
 def read(root: str, door: str = "door.service") -> dict[str, Any]:
@@ -67,7 +64,7 @@ def turn(root: str) -> dict[str, Any] | None:
             name for name, each in declared if each["seat"] == seat_of(root) and each["on_demand"]
         )
         said = json.loads(text(_TURNS) or "")[next(own)]
-        return {key: kind(said[key]) for key, kind in _TURN.items()}
+        return {key: said[key] for key in _TURN}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration):
         return None
 

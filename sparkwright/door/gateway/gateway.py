@@ -236,11 +236,7 @@ def configuration(
         keys: of its clients, whose places limit what they may start.
     """
     doors = {
-        each.replica: {
-            "url": urls[each.replica],
-            "keyed": each.keyed,
-            "on_demand": each.on_demand,
-        }
+        each.replica: {"url": urls[each.replica], "keyed": each.keyed, "on_demand": each.on_demand}
         for each in replicas
     }
     models = {}

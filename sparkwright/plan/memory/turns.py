@@ -13,16 +13,14 @@ from sparkwright.plan.memory.plan import HOST, LEAST, PROCESSES, Load, engine_by
 
 # Bytes that an engine of the lab takes beside its KV cache: 3.0 GB were measured with a tiny model
 # on vLLM's CPU build and 1 GiB of cache; and the bytes that must stay free on its shared machine.
-LAB_ENGINE, LAB_LEAST = 2 * GIB, GIB
-# GiB of that cache, by the recipe; vLLM's default is 4.
-_LAB_CACHE, _LAB_CACHE_DEFAULT = "VLLM_CPU_KVCACHE_SPACE", 4
+_LAB_ENGINE, LAB_LEAST = 2 * GIB, GIB
 # Sets that a plan lists: twelve models may make hundreds.
 _MOST = 8
 
 
 def lab_bytes(load: Load) -> int:
-    """Return the bytes that an engine of the lab takes."""
-    return LAB_ENGINE + int(load.recipe.env.get(_LAB_CACHE, _LAB_CACHE_DEFAULT)) * GIB
+    """Return the bytes that an engine of the lab takes; vLLM's own default is 4 GiB of cache."""
+    return _LAB_ENGINE + int(load.recipe.env.get("VLLM_CPU_KVCACHE_SPACE", 4)) * GIB
 
 
 @dataclass(frozen=True)
@@ -78,13 +76,13 @@ def unmet(members: Sequence[Member], total: int) -> Iterator[tuple[str, Finding]
     for each in members:
         others = [one for one in members if one.stays and one is not each]
         if not fit([each, *others], total):
-            beside = "".join(f", {one.name} {gib(one.size)}" for one in others)
-            found = f"replicas.{each.name} never fits: it takes {gib(each.size)}{beside}, and the "
-            found += f"host {gib(max(one.spare for one in [each, *others]))} of {gib(total)}"
-            names = " and ".join(one.name for one in others)
-            remedy = "Set gpu-memory-utilization lower in its recipe, or have "
-            remedy += f"{names} take turns, too: on_demand: true, without pinned"
-            yield each.name, error(found, remedy)
+            names, beside = (
+                " and ".join(one.name for one in others),
+                sum(one.size for one in others),
+            )
+            taken = f"{gib(each.size)} of {gib(total)}, and {names} {gib(beside)}"
+            remedy = f"Lower gpu-memory-utilization in its recipe, or have {names} take turns, too"
+            yield each.name, error(f"replicas.{each.name} never fits: it takes {taken}", remedy)
 
 
 def together(members: Sequence[Member], total: int) -> str:
@@ -96,8 +94,6 @@ def together(members: Sequence[Member], total: int) -> str:
 
 def _sets(members: Sequence[Member], total: int) -> Iterator[list[Member]]:
     """Yield the sets to which none can be added; those that stay are in each."""
-    stays = [each for each in members if each.stays]
-    rest = sorted((each for each in members if not each.stays), key=lambda each: -each.size)
 
     def grown(taken: list[Member], out: list[Member], left: list[Member]) -> Iterator[list[Member]]:
         # One that was left out for nothing makes no set the largest.
@@ -105,10 +101,10 @@ def _sets(members: Sequence[Member], total: int) -> Iterator[list[Member]]:
             return
         if not left:
             yield taken
-            return
-        first, *others = left
-        if fit([*taken, first], total):
-            yield from grown([*taken, first], out, others)
-        yield from grown(taken, [*out, first], others)
+        elif fit([*taken, left[0]], total):
+            yield from grown([*taken, left[0]], out, left[1:])
+        if left:
+            yield from grown(taken, [*out, left[0]], left[1:])
 
-    yield from grown(stays, [], rest)
+    rest = sorted((each for each in members if not each.stays), key=lambda each: -each.size)
+    yield from grown([each for each in members if each.stays], [], rest)

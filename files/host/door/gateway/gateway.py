@@ -107,11 +107,11 @@ class GatewayProxy:
         return web.json_response({"status": said}, status=status)
 
     async def _list(self, request: web.Request) -> web.Response:
-        own, models = {"object": "model", "created": 0, "owned_by": "sparkwright"}, []
-        for name, model in self.models.items():
-            best = choice([self.replicas[each] for each in model["replicas"]])
-            more = {"said": best.said} if best.rests and best.said else {}
-            models.append({"id": name, **own, "state": best.state, **more})
+        own, replicas = {"object": "model", "created": 0, "owned_by": "sparkwright"}, self.replicas
+        models = [
+            {"id": name, **own, "state": choice([replicas[one] for one in each["replicas"]]).state}
+            for name, each in self.models.items()
+        ]
         return web.json_response({"object": "list", "data": models})
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:

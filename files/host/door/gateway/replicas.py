@@ -23,7 +23,6 @@ class Backend:
         on_demand: Requests start it.
         fault: Why it does not serve; empty while it does.
         rests: Its door answers that no engine serves now, and a request may start one.
-        said: What its door says of that.
         in_flight: Requests that it has not answered to the end.
     """
 
@@ -33,7 +32,6 @@ class Backend:
     on_demand: bool = False
     fault: str = ""
     rests: bool = False
-    said: str = ""
     in_flight: int = 0
 
     @contextmanager
@@ -52,7 +50,7 @@ class Backend:
 
     async def look(self, session: ClientSession) -> None:
         """Ask its door whether it serves; that starts none, as only a POST does."""
-        self.rests, self.said = False, ""
+        self.rests = False
         try:
             # The body is not read: it may have no end.
             async with session.get(
@@ -61,7 +59,7 @@ class Backend:
                 timeout=ClientTimeout(total=ANSWER),
                 allow_redirects=False,
             ) as answer:
-                status, self.said = answer.status, answer.headers.get("x-engine", "")[:200]
+                status = answer.status
         except (ClientError, OSError, TimeoutError) as error:
             self.fault = f"no answer from {self.url}: {error or type(error).__name__}"
             return
@@ -76,12 +74,10 @@ def choice(replicas: Sequence[Backend]) -> Backend:
     Else it is one that requests start, rather than one that cannot be reached; and of several the
     one that has been asked already.
     """
-
-    def rank(each: Backend) -> tuple[bool, bool, int, float]:
-        busy = -each.in_flight if each.rests else each.in_flight
-        return each.fault != "", not each.rests, busy, random.random()
-
-    return min(replicas, key=rank)
+    rest = [each for each in replicas if each.rests]
+    if rest and all(each.fault for each in replicas):
+        return max(rest, key=lambda each: (each.in_flight, random.random()))
+    return min(replicas, key=lambda each: (each.fault != "", each.in_flight, random.random()))
 
 
 async def look(replicas: Sequence[Backend], session: ClientSession) -> None:

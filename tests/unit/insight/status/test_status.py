@@ -209,9 +209,7 @@ def test_a_model_that_requests_start_may_be_stopped(active: str | None) -> None:
     assert [*warnings(row(reading))]
     (entry,) = json.loads(as_json([rests], 0))["sparks"]
     assert (entry["on_demand"], entry["turn"]) == (True, TURN)
-    assert turns(rests) == (
-        "stopped, none waits; 3 starts; 120 requests served; a start takes about 95 s"
-    )
+    assert turns(rests) == ("stopped, 0 wait; 3 starts and 120 requests so far; a start takes 95 s")
     assert turns(row(reading)) == ""
     assert ("on demand" in table([rests])[1]) is (active in ("inactive", None))
     refused = changed(reading, turn=Turn(**TURN | {"why": "its start failed"}))  # type: ignore[arg-type]
