@@ -74,6 +74,8 @@ def _of_engine(row: SparkRow, reading: Reading) -> Iterator[str]:
         return
     if reading.turn and reading.turn.why:
         yield f"requests are refused: {reading.turn.why}"
+    elif row.on_demand and not reading.turn:
+        yield "no request can start it; systemctl status turns tells why"
     waits = row.on_demand and (unit is None or unit.active != "failed")
     if not waits and (unit is None or unit.active != "active"):
         status = f" ({unit.status})" if unit and unit.status else ""

@@ -216,8 +216,14 @@ def test_a_model_that_requests_start_may_be_stopped(active: str | None) -> None:
     assert [*warnings(row(refused, on_demand=True))] == ["requests are refused: its start failed"]
 
 
+def test_one_that_nothing_starts_is_told() -> None:
+    (said,) = warnings(row(SERVES, on_demand=True))
+    assert said == "no request can start it; systemctl status turns tells why"
+
+
 def test_one_that_failed_is_told_in_any_case() -> None:
-    failed = row(changed(SERVES, unit=WENT_DOWN), on_demand=True)
+    reading = changed(SERVES, unit=WENT_DOWN, turn=Turn(**TURN))  # type: ignore[arg-type]
+    failed = row(reading, on_demand=True)
     assert [*warnings(failed)] == ["the engine is failed (it went down)"]
 
 
