@@ -1,6 +1,6 @@
 """A Spark in virtual time: engines that take turns by the real decision, and clients who wait."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from host.engine.turns.decision import Do, Phase, Replica, Step, fit, next_steps
@@ -105,3 +105,29 @@ class World:
                     if request.name == step.name and request.began is None:
                         request.refused = step.why
                 self.open = [each for each in self.open if not each.refused]
+
+
+def wait_beyond(
+    name: str,
+    came: float,
+    began: float,
+    stops: Iterable[tuple[float, str]],
+    spans: Iterable[tuple[str, float, float]],
+) -> float:
+    """Return for how long a request waited beyond answers of the models that had to give way.
+
+    Args:
+        stops: when each engine was stopped.
+        spans: whose answer began and ended when.
+    """
+    gone = {other: at for at, other in sorted(stops, reverse=True) if came <= at <= began}
+    clipped = sorted(
+        (max(begin, came), min(end, gone[other]))
+        for other, begin, end in spans
+        if other in gone and other != name and begin < gone[other] and end > came
+    )
+    total, until = 0.0, came
+    for begin, end in clipped:
+        total += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    return began - came - total
