@@ -61,7 +61,7 @@ def reads(own: Target) -> Iterator[Ask[Any]]:
             yield ask_archive(served)
         yield ask_release(served) if served else EngineState.ask(root=seat.place)
     if own.takes_turns:
-        yield _ask_memory(own)
+        yield MemoryState.ask(root=own.root)
 
 
 @deploy("Engine")
@@ -178,7 +178,7 @@ def declared(own: Target) -> Generator[PyinfraCommand]:
 
 def turns_text(own: Target) -> str:
     """Return what a Spark's loop of turns goes by: files/host/engine/turns/DESIGN.md."""
-    memory, told = read(host, _ask_memory(own)), fleet_of(own.fleet).replicas
+    memory, told = read(host, MemoryState.ask(root=own.root)), fleet_of(own.fleet).replicas
     total = room(own.hardware, memory.total, memory.handover)
     seats = {each.replica: each.seat for each in own.seats}
     replicas = {
@@ -193,10 +193,6 @@ def turns_text(own: Target) -> str:
     }
     every = {"total": total, "drain": own.settings.drain_seconds, "replicas": replicas}
     return json.dumps(every, indent=1) + "\n"
-
-
-def _ask_memory(own: Target) -> Ask[MemoryState]:
-    return MemoryState.ask(root=own.root)
 
 
 @operation()

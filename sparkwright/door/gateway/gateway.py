@@ -249,10 +249,7 @@ def configuration(
 
 
 def barred(replicas: Sequence[Upstream], keys: Sequence[Key]) -> dict[str, list[str]]:
-    """Return the replicas that requests start, but not those of a key, by its name.
-
-    Such a key names other replicas beside the gateway.
-    """
+    """Return by the names of keys what they do not start: other replicas than those they name."""
     on_demand = {each.replica for each in replicas if each.on_demand}
     may: dict[str, set[str]] = {}
     for key in keys:
