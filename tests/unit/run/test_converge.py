@@ -178,6 +178,8 @@ def test_a_pair_on_demand_shares_its_sparks(fleet: Path) -> None:
         assert own.members[0].spare > own.members[1].spare
         # It reaches its head, and has a door for the other model.
         assert own.may_listen.doors == (8001,)
+        assert single.may_listen == own.may_listen
+        assert own.may_listen.fabric
 
 
 def target(tmp_path: Path, **more: Any) -> SparkTarget:
