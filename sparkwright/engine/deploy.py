@@ -189,7 +189,7 @@ def turns_text(own: Target) -> str:
             "turn": one.turn_seconds if one.on_demand else 0,
             "idle": one.idle_minutes and 60 * one.idle_minutes,
         }
-        for each in alone(own.members, total)
+        for each in alone(own.tenants, total)
     }
     every = {"total": total, "drain": own.settings.drain_seconds, "replicas": replicas}
     return json.dumps(every, indent=1) + "\n"

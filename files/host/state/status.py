@@ -19,7 +19,7 @@ from host.state.state import MOST
 # Seconds for which the figures of the door, and a hard end, count.
 _FRESH, _DAY = 60, 86_400
 # Where the loop of turns says how it goes: files/host/engine/turns/DESIGN.md.
-_TURNS = "/run/sparkwright/turns.json"
+_TURNS = "/run/sparkwright"
 _TURN = ("phase", "closed", "why", "waiting", "starts", "hits", "refused", "seconds")
 
 
@@ -63,7 +63,7 @@ def turn(root: str) -> dict[str, Any] | None:
         own = (
             name for name, each in declared if each["seat"] == seat_of(root) and each["on_demand"]
         )
-        said = json.loads(text(_TURNS) or "")[next(own)]
+        said = json.loads(text(f"{_TURNS}/turns.json") or "")[next(own)]
         return {key: said[key] for key in _TURN}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration):
         return None

@@ -171,11 +171,11 @@ def test_a_pair_on_demand_shares_its_sparks(fleet: Path) -> None:
         pair, single = own.seats
         assert (pair.seat, single.seat, pair.rank, single.rank) == ("", "other", 1, 0)
         assert ([len(each.together) for each in own.seats], single.fabric) == ([2, 1], None)
-        assert [(each.name, each.grouped) for each in own.members] == [
+        assert [(each.name, each.grouped) for each in own.tenants] == [
             ("large", True),
             ("other", False),
         ]
-        assert own.members[0].spare > own.members[1].spare
+        assert own.tenants[0].spare > own.tenants[1].spare
         # It reaches its head, and has a door for the other model.
         assert own.may_listen.doors == (8001,)
         assert single.may_listen == own.may_listen

@@ -184,7 +184,7 @@ def test_a_turn_is_read_by_the_seat(
     read: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = tmp_path / "turns.json"
-    monkeypatch.setattr(status, "_TURNS", str(said))
+    monkeypatch.setattr(status, "_TURNS", str(tmp_path))
     manifest = tmp_path / "root/manifests/turns.json"
     manifest.parent.mkdir(parents=True)
     assert read().turn is None

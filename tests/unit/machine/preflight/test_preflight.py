@@ -16,7 +16,7 @@ from sparkwright.machine.preflight.preflight import differences, findings
 from sparkwright.machine.preflight.requirements import summary
 from sparkwright.plan.memory.known_checkpoints import nominal_load
 from sparkwright.plan.memory.plan import plan_memory
-from sparkwright.plan.memory.turns import member
+from sparkwright.plan.memory.turns import tenant
 from tests.makers.models import changed
 from tests.makers.preflight import FIT, IMAGE, LAPTOP, MACHINES, NOW, SPARK, WANTED, survey
 from tests.unit.driven import Driven, fake_host
@@ -173,7 +173,7 @@ def test_models_in_turn_need_room_beside_what_stays_alone(
         sized = recipe.model_copy(update={"args": args | {"gpu-memory-utilization": part}})
         load = nominal_load(sized, 1)
         needs.append(changed(WANTED, load=load, replica=name, yields=name != "embed"))
-        turns.append(member(name, load, WANTED.hardware, stays=name == "embed"))
+        turns.append(tenant(name, load, WANTED.hardware, stays=name == "embed"))
 
     found = {"machine": SPARK | {"clock": int(time.time())}}
     spark = fake_host(state=found, spark="spark-a")
