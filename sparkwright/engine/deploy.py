@@ -37,7 +37,7 @@ from sparkwright.machine.host.operations.files import (
     unit_state,
 )
 from sparkwright.machine.host.operations.services import guarded, service
-from sparkwright.plan.memory.turns import room
+from sparkwright.plan.memory.turns import alone, room
 from sparkwright.plan.release.container import guard_files
 from sparkwright.plan.release.programs import program_files
 from sparkwright.plan.release.release import PROGRAM, SCRIPTS, Release
@@ -61,7 +61,7 @@ def reads(own: Target) -> Iterator[Ask[Any]]:
             yield ask_archive(served)
         yield ask_release(served) if served else EngineState.ask(root=seat.place)
     if own.takes_turns:
-        yield _ask_memory(own)
+        yield MemoryState.ask(root=own.root)
 
 
 @deploy("Engine")
@@ -178,29 +178,21 @@ def declared(own: Target) -> Generator[PyinfraCommand]:
 
 def turns_text(own: Target) -> str:
     """Return what a Spark's loop of turns goes by: files/host/engine/turns/DESIGN.md."""
-    memory, told = read(host, _ask_memory(own)), fleet_of(own.fleet).replicas
+    memory, told = read(host, MemoryState.ask(root=own.root)), fleet_of(own.fleet).replicas
+    total = room(own.hardware, memory.total, memory.handover)
     seats = {each.replica: each.seat for each in own.seats}
     replicas = {
         each.name: {
-            "seat": seats[each.name],
-            "on_demand": (one := told[each.name]).on_demand,
-            "pinned": one.pinned,
-            "grouped": each.grouped,
-            "size": each.size,
-            "spare": each.spare,
+            **{"seat": seats[each.name], "hold": own.settings.hold_seconds},
+            **(one := told[each.name]).model_dump(include={"on_demand", "pinned"}),
+            **{"grouped": each.grouped, "size": each.size, "spare": each.spare},
             "turn": one.turn_seconds if one.on_demand else 0,
             "idle": one.idle_minutes and 60 * one.idle_minutes,
-            "hold": own.settings.hold_seconds,
         }
-        for each in own.members
+        for each in alone(own.tenants, total)
     }
-    total = room(own.hardware, memory.total, memory.handover)
     every = {"total": total, "drain": own.settings.drain_seconds, "replicas": replicas}
     return json.dumps(every, indent=1) + "\n"
-
-
-def _ask_memory(own: Target) -> Ask[MemoryState]:
-    return MemoryState.ask(root=own.root)
 
 
 @operation()

@@ -64,6 +64,7 @@ def switch_settings(own: Target, served: Release | None = None) -> SwitchSetting
         load=load_of(served.recipe, own.lock, len(own.ranks)) if served else None,
         others=tuple(each.place for each in own.seats if each.seat != own.seat and not each.yields),
         on_demand=own.on_demand,
+        shares=any(each.is_pair and each.is_head for each in own.seats),
     )
 
 
@@ -96,7 +97,7 @@ def serving(
     if ours.masked:
         yield StringCommand(UNMASK, QuoteString(unit))
     # A Spark that was the head of a pair, and is no more, offers nothing on the fabric.
-    if engines.shares and (release.ranks.rank > 0 or not release.ranks.fabric):
+    if engines.shares and not settings.shares:
         yield StringCommand(_DISABLE, SHARE)
     settled = ours.active == "active" and ours.enabled
     if settings.on_demand:

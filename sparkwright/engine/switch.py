@@ -58,6 +58,7 @@ class SwitchSettings:
         load: of the new release; None if it is unknown.
         others: the folders of the Spark's other seats, but for those that make room.
         on_demand: requests start it, in turn with others; it does not boot.
+        shares: the Spark is the head of a pair, maybe in another seat.
     """
 
     trial: int
@@ -67,6 +68,7 @@ class SwitchSettings:
     load: Load | None
     others: tuple[str, ...] = ()
     on_demand: bool = False
+    shares: bool = False
 
     def ask_memory(self, root: str, release: str) -> Ask[MemoryState]:
         """Return the ask for the memory that a release has to fit in."""

@@ -177,7 +177,7 @@ class SparkTarget:
         """Our own listeners that are allowed on it beyond loopback."""
         return Declared(
             tuple(each.port for each in self.seats if each.is_head and each.port),
-            self.fabric.addresses if self.fabric else (),
+            pair.addresses if (pair := self.seats[0].fabric) else (),
         )
 
     def release_by(self, lock: Lock) -> Release | None:

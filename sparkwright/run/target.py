@@ -16,7 +16,7 @@ from pyinfra.api.exceptions import PyinfraError
 from sparkwright.common.errors import PlanError
 from sparkwright.common.operations import is_dry_run, partners
 from sparkwright.plan.memory.plan import load_of
-from sparkwright.plan.memory.turns import Member, member
+from sparkwright.plan.memory.turns import Tenant, tenant
 from sparkwright.plan.release.ensure import Served, ensure_lock, lost_pins
 from sparkwright.plan.release.lock import Lock
 from sparkwright.plan.release.release import Release
@@ -78,7 +78,7 @@ class Target(plan.SparkTarget):
             return self.release_by(self.lock)
 
     @cached_property
-    def members(self) -> list[Member]:
+    def tenants(self) -> list[Tenant]:
         """The replicas of the Spark, as its plan of turns has them; none where none is on demand.
 
         Raises:
@@ -86,11 +86,10 @@ class Target(plan.SparkTarget):
         """
         found = []
         for each in self.seats if self.takes_turns else ():
-            if each.recipe and each.replica:
-                nodes = len(each.ranks)
-                load = load_of(each.recipe.for_sparks(nodes), each.lock, nodes)
-                stays = not each.yields
-                found.append(member(each.replica, load, each.hardware, stays=stays))
+            assert each.recipe
+            assert each.replica
+            load = load_of(each.recipe.for_sparks(len(each.ranks)), each.lock, len(each.ranks))
+            found.append(tenant(each.replica, load, each.hardware, stays=not each.yields))
         return found
 
     @property

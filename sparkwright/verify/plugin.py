@@ -140,10 +140,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fail the first test of a Spark that does not answer or serve, and skip its others.
-
-    Those of one whose turn it is not are skipped: its engine is of no use to them.
-    """
+    """Fail the first test of a Spark that does not serve, and skip its others; skip who rests."""
     spark = getattr(getattr(item, "callspec", None), "params", {}).get("spark")
     if spark in SPARKS and (problem := sparks.unready(spark)):
         if spark in _told:

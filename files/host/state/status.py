@@ -19,11 +19,8 @@ from host.state.state import MOST
 # Seconds for which the figures of the door, and a hard end, count.
 _FRESH, _DAY = 60, 86_400
 # Where the loop of turns says how it goes: files/host/engine/turns/DESIGN.md.
-_TURNS = "/run/sparkwright/turns.json"
-_TURN: dict[str, type] = {
-    **{"phase": str, "closed": bool, "why": str},
-    **dict.fromkeys(("waiting", "starts", "hits", "refused", "seconds"), int),
-}
+_TURNS = "/run/sparkwright"
+_TURN = ("phase", "closed", "why", "waiting", "starts", "hits", "refused", "seconds")
 
 
 def read(root: str, door: str = "door.service") -> dict[str, Any]:
@@ -66,8 +63,8 @@ def turn(root: str) -> dict[str, Any] | None:
         own = (
             name for name, each in declared if each["seat"] == seat_of(root) and each["on_demand"]
         )
-        said = json.loads(text(_TURNS) or "")[next(own)]
-        return {key: kind(said[key]) for key, kind in _TURN.items()}
+        said = json.loads(text(f"{_TURNS}/turns.json") or "")[next(own)]
+        return {key: said[key] for key in _TURN}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration):
         return None
 

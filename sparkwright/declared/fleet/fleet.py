@@ -134,23 +134,13 @@ class Replica(Model):
         default_factory=list,
         description="a list of what its recipe may use, such as [trust-remote-code]",
     )
-    on_demand: bool = Field(
-        default=False, description="true for a model that requests start, in turn, or false"
-    )
-    pinned: bool = Field(
-        default=False, description="true for one that keeps its place once it runs, or false"
-    )
+    on_demand: bool = Field(default=False, description="true if requests start it, or false")
+    pinned: bool = Field(default=False, description="true if it is never stopped, or false")
     idle_minutes: int | None = Field(
-        default=None,
-        ge=1,
-        le=10_080,
-        description="minutes without a request after which it is stopped, from 1 to 10080",
+        default=None, ge=1, le=10_080, description="minutes without a request, from 1 to 10080"
     )
     turn_seconds: int = Field(
-        default=60,
-        ge=0,
-        le=3600,
-        description="seconds for which it keeps its place while it is in use, from 0 to 3600",
+        default=60, ge=0, le=3600, description="seconds that it keeps its place, from 0 to 3600"
     )
 
 

@@ -31,15 +31,7 @@ class EngineLoad(Bounded):
 
 
 class Turn(Bounded):
-    """How it goes with a replica that requests start: files/host/engine/turns/DESIGN.md.
-
-    Attributes:
-        closed: its door lets nobody in.
-        waiting: requests that its door holds.
-        starts, hits: of its engine, and requests that it got, since the loop or its door began.
-        seconds: what a start takes.
-        why: why it may not be started; "" where it may.
-    """
+    """What a loop of turns says of a replica: files/host/engine/turns/DESIGN.md has its keys."""
 
     phase: str
     closed: bool

@@ -74,6 +74,8 @@ def _of_engine(row: SparkRow, reading: Reading) -> Iterator[str]:
         return
     if reading.turn and reading.turn.why:
         yield f"requests are refused: {reading.turn.why}"
+    elif row.on_demand and not reading.turn:
+        yield "no request can start it; systemctl status turns tells why"
     waits = row.on_demand and (unit is None or unit.active != "failed")
     if not waits and (unit is None or unit.active != "active"):
         status = f" ({unit.status})" if unit and unit.status else ""
@@ -92,16 +94,12 @@ def _of_engine(row: SparkRow, reading: Reading) -> Iterator[str]:
 
 def turns(row: SparkRow) -> str:
     """Return how it goes with a replica that requests start, in a line; "" of any other."""
-    turn = row.reading and row.reading.turn
-    if not (turn and row.reading and row.on_demand):
+    reading, turn = row.reading, row.reading and row.reading.turn
+    if not (turn and reading and row.on_demand):
         return ""
-    waits = f"{turn.waiting} requests wait" if turn.waiting else "none waits"
-    last = row.reading.starts[-1].at if row.reading.starts else 0
-    began = f", the last one {time_text(int(last), '%d %b %H:%M')}" if last else ""
-    return (
-        f"{turn.phase}, {waits}; {turn.starts} starts{began}; {turn.hits} requests served; "
-        f"a start takes about {turn.seconds} s"
-    )
+    last = [f" (the last one {time_text(each.at, '%d %b %H:%M')})" for each in reading.starts[-1:]]
+    served = f"{turn.starts} starts{''.join(last)} and {turn.hits} requests so far"
+    return f"{turn.phase}, {turn.waiting} wait; {served}; a start takes {turn.seconds} s"
 
 
 def table(rows: Sequence[SparkRow], width: int | None = None) -> list[str]:

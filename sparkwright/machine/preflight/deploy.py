@@ -19,7 +19,7 @@ from sparkwright.machine.preflight.preflight import differences, findings
 from sparkwright.machine.preflight.requirements import Requirements, summary
 from sparkwright.plan.memory.check import memory_findings
 from sparkwright.plan.memory.plan import Load, engine_bytes, load_of, plan_memory
-from sparkwright.plan.memory.turns import Member, room, together, unmet
+from sparkwright.plan.memory.turns import Tenant, alone, room, together, unmet
 from sparkwright.plan.release.lock import image_key, places
 from sparkwright.run.spark import fleet_of
 from sparkwright.run.state import read
@@ -44,14 +44,14 @@ def apply() -> None:
     own = target()
     wanted = [_requirements(each) for each in own.seats]
     with bad_input():
-        turns = own.members
+        turns = own.tenants
     worker = own.peer if own.is_head else None
     preflight(name="Fit to serve", wanted=wanted, worker=worker, turns=turns)
 
 
 @operation()
 def preflight(
-    wanted: Sequence[Requirements], worker: Host | None = None, turns: Sequence[Member] = ()
+    wanted: Sequence[Requirements], worker: Host | None = None, turns: Sequence[Tenant] = ()
 ) -> Generator[StringCommand]:
     """Fail with every error that is found, each with its remedy; warnings are only shown.
 
@@ -83,6 +83,7 @@ def preflight(
             for line in summary(required.release, each, required, plan):
                 host.log_styled(plain(line), log_func=logger.info)
     total = room(own.hardware, survey.memory, survey.kernel.handover)
+    turns = alone(turns, total)
     found += (finding for name, finding in unmet(turns, total) if name not in refused)
     if is_plan and turns:
         line = f"may run together: {together(turns, total)}"
@@ -146,6 +147,7 @@ def _requirements(own: Target) -> Requirements:
         settings=settings,
         release=release,
         load=_load(own),
+        on_demand=own.on_demand,
         yields=own.yields,
         replica=own.replica,
         head=own.ranks[0] if release and not own.is_head else None,

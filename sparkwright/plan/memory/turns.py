@@ -4,7 +4,7 @@ Sizes and what `fit` says are those of files/host/engine/turns, which gets them 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from sparkwright.common.errors import Finding, error
@@ -13,20 +13,18 @@ from sparkwright.plan.memory.plan import HOST, LEAST, PROCESSES, Load, engine_by
 
 # Bytes that an engine of the lab takes beside its KV cache: 3.0 GB were measured with a tiny model
 # on vLLM's CPU build and 1 GiB of cache; and the bytes that must stay free on its shared machine.
-LAB_ENGINE, LAB_LEAST = 2 * GIB, GIB
-# GiB of that cache, by the recipe; vLLM's default is 4.
-_LAB_CACHE, _LAB_CACHE_DEFAULT = "VLLM_CPU_KVCACHE_SPACE", 4
+_LAB_ENGINE, LAB_LEAST = 2 * GIB, GIB
 # Sets that a plan lists: twelve models may make hundreds.
 _MOST = 8
 
 
 def lab_bytes(load: Load) -> int:
-    """Return the bytes that an engine of the lab takes."""
-    return LAB_ENGINE + int(load.recipe.env.get(_LAB_CACHE, _LAB_CACHE_DEFAULT)) * GIB
+    """Return the bytes that an engine of the lab takes; vLLM's own default is 4 GiB of cache."""
+    return _LAB_ENGINE + int(load.recipe.env.get("VLLM_CPU_KVCACHE_SPACE", 4)) * GIB
 
 
 @dataclass(frozen=True)
-class Member:
+class Tenant:
     """A replica of a Spark on which models take turns.
 
     Attributes:
@@ -43,7 +41,7 @@ class Member:
     spare: int
 
 
-def member(name: str, load: Load, hardware: Hardware, *, stays: bool) -> Member:
+def tenant(name: str, load: Load, hardware: Hardware, *, stays: bool) -> Tenant:
     """Return a replica by what it loads."""
     size, spare = engine_bytes(load, hardware), 0
     if not hardware.total_gib:
@@ -51,7 +49,7 @@ def member(name: str, load: Load, hardware: Hardware, *, stays: bool) -> Member:
     elif hardware.unified:
         # The first engine's processes are counted for the host.
         spare = HOST[load.sparks] + LEAST[load.sparks] * GIB - PROCESSES
-    return Member(name, stays, load.sparks > 1, size, spare)
+    return Tenant(name, stays, load.sparks > 1, size, spare)
 
 
 def room(hardware: Hardware, memory: int, kept: int) -> int:
@@ -59,49 +57,54 @@ def room(hardware: Hardware, memory: int, kept: int) -> int:
     return memory - kept if hardware.unified else int(hardware.total_gib * GIB)
 
 
-def fit(members: Sequence[Member], total: int) -> bool:
+def alone(tenants: Sequence[Tenant], total: int) -> list[Tenant]:
+    """Return replicas of which each may run alone: whether it may is the memory plan's to say.
+
+    What has no plan takes its share at the most, which may be more than the host leaves.
+    """
+    return [replace(each, size=min(each.size, total - each.spare)) for each in tenants]
+
+
+def fit(tenants: Sequence[Tenant], total: int) -> bool:
     """Tell whether engines may run together in so many bytes."""
-    taken = sum(each.size for each in members) + max((each.spare for each in members), default=0)
-    return taken <= total and sum(each.grouped for each in members) <= 1
+    taken = sum(each.size for each in tenants) + max((each.spare for each in tenants), default=0)
+    return taken <= total and sum(each.grouped for each in tenants) <= 1
 
 
-def unmet(members: Sequence[Member], total: int) -> Iterator[tuple[str, Finding]]:
+def unmet(tenants: Sequence[Tenant], total: int) -> Iterator[tuple[str, Finding]]:
     """Yield the replicas that fit beside what stays never, each with an error."""
-    for each in members:
-        others = [one for one in members if one.stays and one is not each]
+    for each in tenants:
+        others = [one for one in tenants if one.stays and one is not each]
         if not fit([each, *others], total):
-            beside = "".join(f", {one.name} {gib(one.size)}" for one in others)
-            found = f"replicas.{each.name} never fits: it takes {gib(each.size)}{beside}, and the "
-            found += f"host {gib(max(one.spare for one in [each, *others]))} of {gib(total)}"
-            remedy = "Set gpu-memory-utilization lower in its recipe"
-            if others:
-                names = " and ".join(one.name for one in others)
-                remedy += f", or have {names} take turns, too: on_demand: true, without pinned"
-            yield each.name, error(found, remedy)
+            names, beside = (
+                " and ".join(one.name for one in others),
+                sum(one.size for one in others),
+            )
+            taken = f"{gib(each.size)} of {gib(total)}, and {names} {gib(beside)}"
+            remedy = f"Lower gpu-memory-utilization in its recipe, or have {names} take turns, too"
+            yield each.name, error(f"replicas.{each.name} never fits: it takes {taken}", remedy)
 
 
-def together(members: Sequence[Member], total: int) -> str:
+def together(tenants: Sequence[Tenant], total: int) -> str:
     """Return the largest sets that may run together, for people."""
-    found = [*islice(_sets(members, total), _MOST + 1)]
-    shown = [" + ".join(one.name for one in members if one in each) for each in found]
+    found = [*islice(_sets(tenants, total), _MOST + 1)]
+    shown = [" + ".join(one.name for one in tenants if one in each) for each in found]
     return " | ".join([*shown[:_MOST], *(["…"] if shown[_MOST:] else [])])
 
 
-def _sets(members: Sequence[Member], total: int) -> Iterator[list[Member]]:
+def _sets(tenants: Sequence[Tenant], total: int) -> Iterator[list[Tenant]]:
     """Yield the sets to which none can be added; those that stay are in each."""
-    stays = [each for each in members if each.stays]
-    rest = sorted((each for each in members if not each.stays), key=lambda each: -each.size)
 
-    def grown(taken: list[Member], out: list[Member], left: list[Member]) -> Iterator[list[Member]]:
+    def grown(taken: list[Tenant], out: list[Tenant], left: list[Tenant]) -> Iterator[list[Tenant]]:
         # One that was left out for nothing makes no set the largest.
         if any(fit([*taken, *left, each], total) for each in out):
             return
         if not left:
             yield taken
-            return
-        first, *others = left
-        if fit([*taken, first], total):
-            yield from grown([*taken, first], out, others)
-        yield from grown(taken, [*out, first], others)
+        elif fit([*taken, left[0]], total):
+            yield from grown([*taken, left[0]], out, left[1:])
+        if left:
+            yield from grown(taken, [*out, left[0]], left[1:])
 
-    yield from grown(stays, [], rest)
+    rest = sorted((each for each in tenants if not each.stays), key=lambda each: -each.size)
+    yield from grown([each for each in tenants if each.stays], [], rest)

@@ -85,7 +85,7 @@ def test_a_model_that_requests_start_tells_of_its_turns(
     declared = {"chat": {"seat": "", "on_demand": True}}
     (root / "manifests/turns.json").write_text(json.dumps({"replicas": declared}))
     (tmp_path / "turns.json").write_text(json.dumps({"chat": said}))
-    monkeypatch.setattr(status, "_TURNS", str(tmp_path / "turns.json"))
+    monkeypatch.setattr(status, "_TURNS", str(tmp_path))
     found = values(metrics.text_of(metrics.own(root)))
     assert {name: value for name, value in found.items() if "_turn_" in name} == {
         'spark_turn_starting{spark="spark-a"}': 1,

@@ -111,6 +111,15 @@ def test_a_run_has_what_a_person_stopped_be_started_again() -> None:
     assert changes(driven) == [f"systemctl unmask --runtime --quiet vllm@{NEW.id}.service"]
 
 
+@pytest.mark.parametrize("shares", [True, False])
+def test_the_share_of_a_pair_is_off_where_no_seat_is_its_head(shares: bool) -> None:
+    driven = spark(SETTLED | {"shares": True})
+    settings = replace(SETTINGS, shares=shares)
+    assert driven.run(serving, release=NEW, settings=settings).did_succeed()
+    off = "systemctl disable --quiet --now fabric-share.socket"
+    assert changes(driven) == ([] if shares else [off])
+
+
 def test_a_switch_is_a_job_of_the_spark() -> None:
     driven = spark(engines((NEW.id, "active"), enabled="old", current=NEW.id))
     assert serve(driven).did_succeed()

@@ -78,7 +78,7 @@ def test_the_loop_gets_all_that_its_design_names(site: Path) -> None:
         },
     }
     assert {*json.loads(_in_design())["replicas"]["coder"]} == {*told["replicas"]["chat"]}
-    assert together(own.members, told["total"]) == "chat + embed | embed + rank"
+    assert together(own.tenants, told["total"]) == "chat + embed | embed + rank"
     assert driven.predicts_change(declared, own=own)
     # They are made for the room beside the others, and have no standby.
     assert [each.release.standby for each in own.seats if each.release] == [0, 0, 0]

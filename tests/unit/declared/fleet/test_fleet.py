@@ -143,7 +143,7 @@ def test_a_spark_that_cannot_be(tmp_path: Path, text: str, expected: str) -> Non
         ),
         (
             "x: {recipe: chatty, sparks: [a], on_demand: true, idle_minutes: 0}",
-            "x.idle_minutes: found 0; expected minutes without a request after which it is stopp",
+            "x.idle_minutes: found 0; expected minutes without a request, from 1 to 10080",
         ),
         (
             "x: {recipe: chatty, sparks: [a]}\n  y: {recipe: big, sparks: [a]}",

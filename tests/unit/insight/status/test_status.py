@@ -184,7 +184,7 @@ def test_a_turn_is_read_by_the_seat(
     read: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = tmp_path / "turns.json"
-    monkeypatch.setattr(status, "_TURNS", str(said))
+    monkeypatch.setattr(status, "_TURNS", str(tmp_path))
     manifest = tmp_path / "root/manifests/turns.json"
     manifest.parent.mkdir(parents=True)
     assert read().turn is None
@@ -209,17 +209,21 @@ def test_a_model_that_requests_start_may_be_stopped(active: str | None) -> None:
     assert [*warnings(row(reading))]
     (entry,) = json.loads(as_json([rests], 0))["sparks"]
     assert (entry["on_demand"], entry["turn"]) == (True, TURN)
-    assert turns(rests) == (
-        "stopped, none waits; 3 starts; 120 requests served; a start takes about 95 s"
-    )
+    assert turns(rests) == ("stopped, 0 wait; 3 starts and 120 requests so far; a start takes 95 s")
     assert turns(row(reading)) == ""
     assert ("on demand" in table([rests])[1]) is (active in ("inactive", None))
     refused = changed(reading, turn=Turn(**TURN | {"why": "its start failed"}))  # type: ignore[arg-type]
     assert [*warnings(row(refused, on_demand=True))] == ["requests are refused: its start failed"]
 
 
+def test_one_that_nothing_starts_is_told() -> None:
+    (said,) = warnings(row(SERVES, on_demand=True))
+    assert said == "no request can start it; systemctl status turns tells why"
+
+
 def test_one_that_failed_is_told_in_any_case() -> None:
-    failed = row(changed(SERVES, unit=WENT_DOWN), on_demand=True)
+    reading = changed(SERVES, unit=WENT_DOWN, turn=Turn(**TURN))  # type: ignore[arg-type]
+    failed = row(reading, on_demand=True)
     assert [*warnings(failed)] == ["the engine is failed (it went down)"]
 
 

@@ -16,7 +16,7 @@ from sparkwright.machine.preflight.preflight import differences, findings
 from sparkwright.machine.preflight.requirements import summary
 from sparkwright.plan.memory.known_checkpoints import nominal_load
 from sparkwright.plan.memory.plan import plan_memory
-from sparkwright.plan.memory.turns import member
+from sparkwright.plan.memory.turns import tenant
 from tests.makers.models import changed
 from tests.makers.preflight import FIT, IMAGE, LAPTOP, MACHINES, NOW, SPARK, WANTED, survey
 from tests.unit.driven import Driven, fake_host
@@ -138,6 +138,13 @@ def test_a_second_replica_needs_disk_and_ports_as_well():
     assert "port 8001 is taken by nginx" in finding.found
 
 
+def test_a_door_that_holds_nothing_starts_nothing():
+    wanted = changed(WANTED, replica="chat", on_demand=True)
+    assert not [*findings(FIT, wanted, NOW)]
+    (finding,) = findings(FIT, changed(wanted, settings=Settings(hold_seconds=0)), NOW)
+    assert finding.found.startswith("chat: hold_seconds is 0: no request waits")
+
+
 def test_the_sum_of_two_engines_has_to_fit():
     """Each is told what it may take, and which replica is meant."""
     spark = fake_host(state={"machine": SPARK | {"clock": int(time.time())}}, spark="spark-a")
@@ -166,7 +173,7 @@ def test_models_in_turn_need_room_beside_what_stays_alone(
         sized = recipe.model_copy(update={"args": args | {"gpu-memory-utilization": part}})
         load = nominal_load(sized, 1)
         needs.append(changed(WANTED, load=load, replica=name, yields=name != "embed"))
-        turns.append(member(name, load, WANTED.hardware, stays=name == "embed"))
+        turns.append(tenant(name, load, WANTED.hardware, stays=name == "embed"))
 
     found = {"machine": SPARK | {"clock": int(time.time())}}
     spark = fake_host(state=found, spark="spark-a")
