@@ -27,13 +27,15 @@ from pathlib import Path
 from host.door import door
 from host.engine import places
 from host.engine.switch import candidate, units
-from host.engine.turns import decision, loop
+from host.engine.turns import decision, loop, seat
 address, changed = sys.argv.pop(1), json.loads(sys.argv.pop(1))
 decision.Replica.is_quiet.__defaults__ = (changed.pop("QUIET"),)
 candidate.DISK, candidate.DOCKER = changed.pop("DISK"), Path("/none")
 candidate.CONTAINERD = candidate.DOCKER
 for name, value in changed.items():
-    setattr(loop, name, value)
+    for module in (loop, seat):
+        if hasattr(module, name):
+            setattr(module, name, value)
 places.RUN = Path(address).parent / "run"
 
 def systemctl(*words):
@@ -43,7 +45,7 @@ def systemctl(*words):
         return systemd.makefile().read()
 
 units.systemctl, units.reset_failed = systemctl, lambda unit: systemctl("reset-failed", unit)
-loop.Door = lambda place: door.Door(place, place / "run")
+seat.Door = lambda place: door.Door(place, place / "run")
 loop.command()
 """
 TIMES: dict[str, Any] = {"LOOK": 0.1, "QUIET": 0.2, "MARGIN": 0, "DISK": 0}
