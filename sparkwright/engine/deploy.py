@@ -180,10 +180,11 @@ def turns_text(own: Target) -> str:
     """Return what a Spark's loop of turns goes by: files/host/engine/turns/DESIGN.md."""
     memory, told = read(host, MemoryState.ask(root=own.root)), fleet_of(own.fleet).replicas
     total = room(own.hardware, memory.total, memory.handover)
-    seats = {each.replica: each.seat for each in own.seats}
+    seats = {each.replica: each for each in own.seats}
     replicas = {
         each.name: {
-            **{"seat": seats[each.name], "hold": own.settings.hold_seconds},
+            **{"seat": (seat := seats[each.name]).seat, "rank": seat.rank},
+            "hold": own.settings.hold_seconds,
             **(one := told[each.name]).model_dump(include={"on_demand", "pinned"}),
             **{"grouped": each.grouped, "size": each.size, "spare": each.spare},
             "turn": one.turn_seconds if one.on_demand else 0,
@@ -233,9 +234,13 @@ def started(own: Target) -> Generator[PyinfraCommand]:
         return
     unit = engines.units.get(release)
     if own.on_demand:
+        name = QuoteString(f"vllm@{release}.service")
         if unit and unit.masked:
-            yield StringCommand(UNMASK, QuoteString(f"vllm@{release}.service"))
-        else:
+            yield StringCommand(UNMASK, name)
+        if not own.is_head:
+            # It waits for its head.
+            yield StringCommand("systemctl start --no-block", name)
+        elif not (unit and unit.masked):
             host.noop("requests start it")
         conclude(own.replica or own.spark, f": requests start {release}.")
         return

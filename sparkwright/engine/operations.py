@@ -102,6 +102,8 @@ def serving(
     settled = ours.active == "active" and ours.enabled
     if settings.on_demand:
         settled = engines.current == engines.last == release.id and ours.active != "failed"
+        # A worker waits for its head.
+        settled = settled and (settings.door or (ours.enabled and not ours.ended))
     if settled and not engines.switches:
         yield from _settle(engines, release, settings)
     else:
@@ -175,7 +177,7 @@ def _settle(
     if any(engine.outdated for engine in engines.units.values()):
         yield StringCommand("systemctl daemon-reload")
     yield from _stop(engines, keep=release.id)
-    if settings.on_demand and engines.units[release.id].enabled:
+    if settings.on_demand and settings.door and engines.units[release.id].enabled:
         yield StringCommand("systemctl disable --quiet", QuoteString(f"vllm@{release.id}.service"))
     if engines.failed:
         # What they failed at is over; the journal keeps it.

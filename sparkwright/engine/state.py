@@ -132,7 +132,8 @@ def engine_differences(
     Args:
         release: the one that should serve; None on an idle Spark.
         door: there is a door before it.
-        on_demand: requests start it, so it may be stopped, and its door closed; it never boots.
+        on_demand: requests start it, so it may be stopped, and its door closed; it never
+            boots but as the worker of a pair, which waits for its head.
     """
     if state.current != release:
         yield Difference("current release", release or "none", state.current or "none")
@@ -140,8 +141,8 @@ def engine_differences(
         if name == release:
             if unit.active == "failed" if on_demand else unit.active != "active":
                 yield Difference(f"vllm@{name}.service", "active", unit.active)
-            if unit.enabled is on_demand:
-                words = ("not enabled", "enabled") if on_demand else ("enabled", "not enabled")
+            if unit.enabled is (never := on_demand and door):
+                words = ("not enabled", "enabled") if never else ("enabled", "not enabled")
                 yield Difference(f"vllm@{name}.service", *words)
             if unit.masked:
                 yield Difference(f"vllm@{name}.service", "to be started", "stopped by a person")

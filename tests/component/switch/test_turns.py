@@ -13,7 +13,7 @@ from tests.component.switch.conftest import NEW, OLD, Spark
 @pytest.fixture
 def turns(served: Spark) -> Spark:
     """One release has served on demand, and does not run now."""
-    one = {"seat": "", "on_demand": True}
+    one = {"seat": "", "rank": 0, "on_demand": True}
     (served.root / MANIFEST).write_text(json.dumps({"replicas": {"chat": one}}))
     served.systemctl("stop", OLD)
     served.forget()
@@ -80,7 +80,7 @@ def test_a_run_starts_none_that_requests_start(spark: Spark, has_served: bool) -
         spark.serves()
         spark.systemctl("stop", OLD)
     spark.release(NEW)
-    one = {"seat": "", "on_demand": True}
+    one = {"seat": "", "rank": 0, "on_demand": True}
     (spark.root / MANIFEST).write_text(json.dumps({"replicas": {"chat": one}}))
     spark.forget()
     assert spark.switch(orders=LAZY) == 0

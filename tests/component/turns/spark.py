@@ -57,6 +57,7 @@ class Model:
 
     Attributes:
         size: in units of the Spark's memory.
+        rank: 1 for the worker of a pair, which has no door, and runs always.
         faults: of its next starts, each "" (well), "killed", "hangs" or "fails"; then all are well.
     """
 
@@ -64,6 +65,7 @@ class Model:
     on_demand: bool = True
     pinned: bool = False
     turn: float = 3
+    rank: int = 0
     hold: int | None = HOLD
     faults: list[str] = field(default_factory=list)
 
@@ -173,6 +175,13 @@ class Spark:
 
     key = KEY
 
+    def place(self, name: str) -> places.Place:
+        """What a pair's worker says and hears of its place."""
+        found, run = places.Place(self.root, f"{name}-1.worker"), self._address.parent / "run"
+        for word in ("asks", "go", "back"):
+            setattr(found, word, run / getattr(found, word).name)
+        return found
+
     def said(self) -> str:
         """What the loop has logged."""
         return (self.root / "loop.log").read_text()
@@ -192,11 +201,18 @@ class Spark:
                 (place / each).symlink_to(self.root / each)
             (place / "current").symlink_to(f"releases/{name}-1")
             hold = {"hold_seconds": model.hold or 0}
-            self.doors[name] = stack.enter_context(opened(place, keys=[KEY], **hold))
+            if not model.rank:
+                self.doors[name] = stack.enter_context(opened(place, keys=[KEY], **hold))
             self.units[name] = Unit(place, f"{name}-1", model)
             replicas[name] = {
                 **{"seat": seat, "on_demand": model.on_demand, "pinned": model.pinned},
-                **{"grouped": False, "size": model.size, "spare": 1, "turn": model.turn},
+                **{
+                    "grouped": bool(model.rank),
+                    "rank": model.rank,
+                    "size": model.size,
+                    "spare": 1,
+                    "turn": model.turn,
+                },
                 **{"idle": None, "hold": model.hold},
             }
             if not model.on_demand:
@@ -258,7 +274,12 @@ class Spark:
         return ""
 
     def _check(self) -> None:
-        taken = {name: each for name, each in self.units.items() if each.state not in _OFF}
+        taken = {
+            name: each
+            for name, each in self.units.items()
+            # A worker that waits for its head has no container.
+            if (self.place(name).go.exists() if each.model.rank else each.state not in _OFF)
+        }
         if sum(each.model.size for each in taken.values()) > self.total:
             self.exceeded.append(" ".join(taken))
 

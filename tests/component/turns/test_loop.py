@@ -4,6 +4,7 @@ import http.client
 import json
 import threading
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -143,3 +144,40 @@ def test_a_client_who_leaves_wakes_what_he_asked_for(spark: Spark) -> None:
     thread.join()
     assert asked.all() == ["a-1"]
     assert spark.acts == ["start b", "stop b", "start a"]
+
+
+def test_a_pair_is_given_up_for_two_singles_and_comes_back(tmp_path: Path) -> None:
+    """As the loop of the worker's Spark sees it; of its own accord the pair goes when it may."""
+    models = {"pair": Model(8, rank=1, turn=0.5), "x": Model(4, turn=0.5), "y": Model(4, turn=0.5)}
+    with spark_of(tmp_path, models, total=10) as spark:
+        pair = spark.place("pair")
+        # It waits for its head, without a container.
+        spark.units["pair"].state, spark.units["pair"].due = "activating", inf
+        assert spark.ask("x").status == 200
+        pair.asks.touch()
+        until(pair.go.exists)
+        assert spark.acts == ["start x", "stop x"]
+        spark.units["pair"].state = "active"
+        clients = Clients(spark)
+        clients.ask(("x", 0, 0))
+        clients.ask(("y", 0, 0))
+        until(pair.back.exists)
+        assert spark.acts == ["start x", "stop x"]
+        # Its head has been told, and stops; so its run ends, and the next waits.
+        spark.units["pair"].state = "activating"
+        for path in (pair.asks, pair.go, pair.back):
+            path.unlink(missing_ok=True)
+        assert {each.status for each in clients.end()} == {200}
+        assert {*spark.acts[2:]} == {"start x", "start y"}
+        pair.asks.touch()
+        until(pair.go.exists)
+        assert {*spark.acts[4:]} == {"stop x", "stop y"}
+        assert spark.exceeded == []
+
+
+def test_a_head_goes_when_the_other_spark_needs_its_place(spark: Spark) -> None:
+    assert spark.ask("a").status == 200
+    (spark.place("a").go.parent / "a-1.back").touch()
+    until(lambda: spark.acts == ["start a", "stop a"])
+    until(lambda: not (spark.place("a").go.parent / "a-1.back").exists())
+    assert spark.ask("a").status == 200

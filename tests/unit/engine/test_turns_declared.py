@@ -64,7 +64,7 @@ def test_the_loop_gets_all_that_its_design_names(site: Path) -> None:
     assert [each.seat for each in own.seats] == ["", "embed", "rank"]
     with driven.current():
         told = json.loads(turns_text(own))
-    every = {"pinned": False, "grouped": False, "spare": GIB, "hold": None}
+    every = {"rank": 0, "pinned": False, "grouped": False, "spare": GIB, "hold": None}
     assert told == {
         "total": 12 * GIB,
         "drain": own.settings.drain_seconds,

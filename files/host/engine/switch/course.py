@@ -120,7 +120,7 @@ class Switch:
                 asyncio.run(self._prepare(unit, previous))
                 self._stop_previous(previous, pair)
             # A run starts no model that requests start, but has one that serves replaced.
-            starts = ran or not self._orders.get("lazy") or not units.Unit(self._new).ended
+            starts = not self._orders.get("lazy") or serves or not units.Unit(self._new).ended
             if starts and not self._place.is_taken:
                 self._report.say("waiting", message="for a place in the memory")
                 self._place.take(self._pause)
@@ -133,6 +133,9 @@ class Switch:
             if previous and starts:
                 candidate.watch(self._orders["trial"])
             units.commit(self._root, self._new, previous)
+            if not starts and unit["rank"]:
+                # A worker waits for its head.
+                units.systemctl("start", "--no-block", f"vllm@{self._new}.service")
         except Exception as error:
             self._stoppable = False
             self._return(previous, ran)

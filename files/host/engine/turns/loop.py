@@ -24,7 +24,7 @@ from host.engine import places
 from host.engine.switch import state, units
 from host.engine.switch.candidate import lack_of_room
 from host.engine.turns.decision import Do, Phase, Replica, Step, next_steps
-from host.engine.turns.seat import HEARD, LONG, PAUSE, UNSEEN, Seat, phase_of
+from host.engine.turns.seat import HEARD, LONG, PAUSE, UNSEEN, Seat, Worker, phase_of
 
 LOOK = 0.5
 _PROPERTIES = ("Id", "ActiveState", "Job", "LoadState", "StatusText")
@@ -49,7 +49,7 @@ class Turns:
         self._seats = {
             name: self._seats[name]
             if name in self._seats and self._seats[name].declared == one
-            else Seat(self._root, name, one, now)
+            else (Worker if one["rank"] else Seat)(self._root, name, one, now)
             for name, one in declared["replicas"].items()
         }
         for seat in self._seats.values():
@@ -63,7 +63,7 @@ class Turns:
             except (DoorError, OSError) as error:
                 log(f"{step.name}: {step.do} failed, and is tried again: {error}")
         for seat in self._seats.values():
-            if seat.waits is not None and seat.phase == Phase.STOPPED and seat.refuses is None:
+            if seat.waiting and seat.phase == Phase.STOPPED and seat.refuses is None:
                 about = round(seat.usual) or UNSEEN
                 with suppress(DoorError):
                     seat.door.tell("other models of this Spark have their turn", about)
@@ -79,7 +79,7 @@ class Turns:
         full = lack_of_room(self._root)
         replicas = []
         for seat in self._seats.values():
-            if not (seat.place / "door").is_dir():
+            if not seat.declared["rank"] and not (seat.place / "door").is_dir():
                 # A run has taken it away, and says so soon.
                 continue
             new = seat.new = switched.get(seat.declared["seat"], "")
@@ -117,11 +117,9 @@ class Turns:
         seat.step = step
         match step.do:
             case Do.CLOSE:
-                seat.door.hold()
-                seat.closed = now
+                seat.close(now)
             case Do.OPEN:
-                seat.door.prefer(seat.release)
-                seat.closed, seat.since = None, now
+                seat.open(now)
             case Do.STOP:
                 seat.stop(step.why, now)
             case Do.REFUSE if not seat.new:

@@ -1,6 +1,7 @@
 """A replica of a Spark on which models take turns: its door and unit, as the loop finds them."""
 
 from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from host.common import starts
 from host.common.log import log
 from host.common.seat import SEATS, laid_down
 from host.door.door import Door, recorded_hold
+from host.engine import places
 from host.engine.switch import units
 from host.engine.switch.candidate import MARGIN
 from host.engine.turns.decision import Phase, Replica, Step
@@ -93,6 +95,9 @@ class Seat:
             self.closed = None
         elif self.closed is None:
             self.closed = now
+        back = places.Place(self.place, self.release).back
+        if self.phase == Phase.STOPPED:
+            back.unlink(missing_ok=True)
         bound = laid_down(self.place, self.release).get("start_timeout", 3600) + MARGIN
         hold = self.declared["hold"]
         self.hold = recorded_hold(self.place, self.release) if hold is None else hold
@@ -112,6 +117,7 @@ class Seat:
             held=self.waiting,
             waits=self.waits,
             closed=self.closed,
+            wanted_back=now if back.exists() else None,
             barred=self.barred,
         )
 
@@ -137,6 +143,16 @@ class Seat:
         self.phase, self.since = phase, now
         if phase == Phase.SERVING:
             self.used, self.is_deferred = now + BACK if self.is_deferred else now, False
+
+    def close(self, now: float) -> None:
+        """Let no request in: what comes waits for its next turn."""
+        self.door.hold()
+        self.closed = now
+
+    def open(self, now: float) -> None:
+        """Let requests in, for another turn."""
+        self.door.prefer(self.release)
+        self.closed, self.since = None, now
 
     def refuse(self, why: str, again: float, until: float) -> None:
         """Refuse what waits, and what comes until then, or while its model may not be started."""
@@ -173,6 +189,63 @@ class Seat:
         if now < until:
             return f"its start failed: {why}"
         return full if self.phase == Phase.STOPPED else ""
+
+
+class Worker(Seat):
+    """The seat of a pair's worker: of its door and its requests only its head knows."""
+
+    @property
+    def _asked(self) -> places.Place:
+        return places.Place(self.place, f"{self.release}.worker")
+
+    def look(self, unit: Mapping[str, str], switched: bool, full: str, now: float) -> Replica:
+        """Return it as it is now: it wishes for a place, or has one, which may be asked back."""
+        place, phase = self._asked, phase_of(unit)
+        if phase == Phase.STOPPED:
+            place.give_up()
+        if not place.go.exists():
+            phase = Phase.STOPPED
+        if phase != self.phase:
+            if phase == Phase.STOPPED and self.release:
+                # The end of a turn is no failure: systemd is not to count it as one.
+                units.reset_failed(f"vllm@{self.release}.service")
+            self.phase, self.since = phase, now
+        waits = now if self.waits is None else self.waits
+        self.waits = waits if phase == Phase.STOPPED and place.asks.exists() else None
+        self.closed = (self.closed or now) if place.back.exists() else None
+        told = {key: self.declared[key] for key in ("size", "spare", "turn", "grouped")}
+        return Replica(
+            self.name,
+            **told,
+            pinned=self.declared["pinned"] or switched,
+            bound=inf,
+            phase=phase,
+            since=self.since,
+            used=now,
+            in_flight=1,
+            waits=self.waits,
+            closed=self.closed,
+            barred=full,
+        )
+
+    def start(self, now: float) -> None:
+        """Give it the place for which it waits."""
+        self._asked.go.touch()
+
+    def close(self, now: float) -> None:
+        """Ask for its place back."""
+        self._asked.back.touch()
+
+    def open(self, now: float) -> None:
+        """Ask no more."""
+        self._asked.back.unlink(missing_ok=True)
+        self.since = now
+
+    def refuse(self, why: str, again: float, until: float) -> None:
+        """Let it wait: its head knows for how long."""
+
+    def stop(self, why: str, now: float) -> None:
+        """Let it be: its head stops it."""
 
 
 def phase_of(unit: Mapping[str, str]) -> Phase:
