@@ -98,3 +98,18 @@ def test_a_run_replaces_one_that_serves(turns: Spark) -> None:
     (turns.state / f"run/{NEW}.go").touch()
     assert turns.end() == 0
     assert (turns.running, turns.current, turns.boots) == ([NEW], NEW, [])
+
+
+def test_the_worker_of_a_pair_on_demand_waits_for_its_head(spark: Spark) -> None:
+    """The one before has waited, too: nobody starts their head now."""
+    spark.release(OLD, "never", rank=1, pair=True)
+    spark.systemctl("start", OLD)
+    (spark.state / f"wants/vllm@{OLD}.service").symlink_to("/etc/vllm@.service")
+    (spark.root / "current").symlink_to(f"releases/{OLD}")
+    spark.release(NEW, "never", rank=1, pair=True)
+    one = {"seat": "", "rank": 1, "on_demand": True}
+    (spark.root / MANIFEST).write_text(json.dumps({"replicas": {"chat": one}}))
+    spark.forget()
+    assert spark.switch(orders=LAZY | {"door": False}) == 0
+    assert (spark.boots, spark.current) == ([NEW], NEW)
+    assert spark.acts() == [f"stop vllm@{OLD}", f"start --no-block vllm@{NEW}"]
