@@ -48,7 +48,7 @@ class PlaceError(Exception):
     """There is no place, as a sentence."""
 
 
-class Place:
+class Room:
     """The place of one release; without turns on the Spark there is one at once.
 
     Args:
@@ -93,12 +93,12 @@ class Place:
             path.unlink(missing_ok=True)
 
 
-class PairPlace:
+class PairRoom:
     """The places of a pair's engines, as the supervisor of one of them knows them."""
 
     def __init__(self, root: Path, release: str, rank: int) -> None:
-        self._switch, self._is_worker = Place(root, release), bool(rank)
-        self._own = Place(root, f"{release}.worker")
+        self._switch, self._is_worker = Room(root, release), bool(rank)
+        self._own = Room(root, f"{release}.worker")
 
     async def take(self) -> None:
         """Wait for a worker's place; its head waits for that, and the head's loop bounds it."""

@@ -26,7 +26,7 @@ from host.common.seat import place
 from host.engine import peer_link
 from host.engine.container import Container, docker, fabric_environment, netdevs
 from host.engine.crash_guard import CrashGuard, boot_id
-from host.engine.places import PairPlace
+from host.engine.places import PairRoom
 from host.engine.standby import VALUE, Standby
 
 PING = 5.0
@@ -81,7 +81,7 @@ class Supervisor:
         self._stop_requested = asyncio.Event()
         self._link: peer_link.Link | None = None
         self._pair: peer_link.Pair | None = None
-        self._place = PairPlace(root, release, self._unit["rank"])
+        self._place = PairRoom(root, release, self._unit["rank"])
         self._is_worker = bool(self._unit["rank"])
         self._begun, self._serves, self._kind = 0.0, False, "serving"
         if self._unit["fabric"]:

@@ -175,9 +175,9 @@ class Spark:
 
     key = KEY
 
-    def place(self, name: str) -> places.Place:
+    def place(self, name: str) -> places.Room:
         """What a pair's worker says and hears of its place."""
-        found, run = places.Place(self.root, f"{name}-1.worker"), self._address.parent / "run"
+        found, run = places.Room(self.root, f"{name}-1.worker"), self._address.parent / "run"
         for word in ("asks", "go", "back"):
             setattr(found, word, run / getattr(found, word).name)
         return found

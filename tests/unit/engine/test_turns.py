@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from host.engine.turns.decision import QUIET, Do, Phase, Replica, next_steps
+from host.engine.turns.decision import QUIET, Contender, Do, Phase, next_steps
 from tests.unit.engine.turns_world import LOOK, Request, World, wait_beyond
 
 
-def _serving(name: str, size: int, **more) -> Replica:
-    return replace(Replica(name, size, phase=Phase.SERVING), **more)
+def _serving(name: str, size: int, **more) -> Contender:
+    return replace(Contender(name, size, phase=Phase.SERVING), **more)
 
 
-def _steps(*replicas: Replica, total: int = 10, now: float = 1000, drain: float = 300):
+def _steps(*replicas: Contender, total: int = 10, now: float = 1000, drain: float = 300):
     found = next_steps(replicas, total, now, drain)
     return [(step.do, step.name) for step in found]
 
 
-WAITS = Replica("b", 6, waits=999)
+WAITS = Contender("b", 6, waits=999)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ WAITS = Replica("b", 6, waits=999)
             [_serving("a", 6, pinned=True), WAITS], [(Do.REFUSE, "b")], id="beside a pinned one"
         ),
         pytest.param(
-            [Replica("a", 6, on_demand=False), WAITS],
+            [Contender("a", 6, on_demand=False), WAITS],
             [(Do.REFUSE, "b")],
             id="the place of one that always runs, though it is down",
         ),
@@ -74,20 +74,22 @@ WAITS = Replica("b", 6, waits=999)
         ),
         pytest.param([_serving("a", 6, used=101, idle=900)], [], id="used within its time"),
         pytest.param(
-            [Replica("a", 2, phase=Phase.STARTING, since=990), WAITS], [], id="one start at a time"
+            [Contender("a", 2, phase=Phase.STARTING, since=990), WAITS],
+            [],
+            id="one start at a time",
         ),
         pytest.param(
-            [Replica("a", 2, phase=Phase.STARTING, bound=50, since=949)],
+            [Contender("a", 2, phase=Phase.STARTING, bound=50, since=949)],
             [(Do.STOP, "a")],
             id="a start without end",
         ),
         pytest.param(
-            [Replica("a", 2, phase=Phase.STARTING, on_demand=False), WAITS],
+            [Contender("a", 2, phase=Phase.STARTING, on_demand=False), WAITS],
             [(Do.START, "b")],
             id="one that always runs starts by itself",
         ),
         pytest.param(
-            [_serving("a", 1, grouped=True), Replica("b", 1, grouped=True, waits=9)],
+            [_serving("a", 1, grouped=True), Contender("b", 1, grouped=True, waits=9)],
             [(Do.CLOSE, "a")],
             id="one fabric",
         ),
@@ -95,12 +97,16 @@ WAITS = Replica("b", 6, waits=999)
             [_serving("a", 6, wanted_back=990)], [(Do.CLOSE, "a")], id="the other Spark needs it"
         ),
         pytest.param(
-            [_serving("a", 6, in_flight=1, used=1000), WAITS, Replica("c", 4, waits=1000)],
+            [_serving("a", 6, in_flight=1, used=1000), WAITS, Contender("c", 4, waits=1000)],
             [(Do.START, "c"), (Do.CLOSE, "a")],
             id="one that takes nothing from the first goes before",
         ),
         pytest.param(
-            [_serving("a", 6, in_flight=1, used=1000), WAITS, Replica("c", 4, waits=1000, spare=1)],
+            [
+                _serving("a", 6, in_flight=1, used=1000),
+                WAITS,
+                Contender("c", 4, waits=1000, spare=1),
+            ],
             [(Do.CLOSE, "a")],
             id="one that would does not",
         ),
@@ -111,7 +117,7 @@ def test_rule(replicas, expected):
 
 
 def test_a_spark_of_its_own_head_room_counts_once():
-    alone = [_serving("a", 4, spare=2), Replica("b", 4, spare=2, waits=1)]
+    alone = [_serving("a", 4, spare=2), Contender("b", 4, spare=2, waits=1)]
     assert _steps(*alone) == [(Do.START, "b")]
     assert _steps(*alone, total=9) == [(Do.CLOSE, "a")]
 
@@ -119,7 +125,7 @@ def test_a_spark_of_its_own_head_room_counts_once():
 SIZES = st.integers(1, 10)
 REPLICAS = st.lists(
     st.builds(
-        Replica,
+        Contender,
         name=st.just(""),
         size=SIZES,
         spare=st.integers(0, 2),
@@ -137,10 +143,10 @@ ASKED = st.lists(
 )
 
 
-def _declared(replicas: list[Replica], total: int) -> list[Replica]:
+def _declared(replicas: list[Contender], total: int) -> list[Contender]:
     """Name them, and leave out what the declaration refuses: what does not fit beside the fixed."""
     named = [replace(each, name=f"r{number}") for number, each in enumerate(replicas)]
-    kept: list[Replica] = []
+    kept: list[Contender] = []
     for each in sorted(named, key=lambda each: (each.on_demand, not each.pinned)):
         fixed = [one for one in kept if not one.yields]
         taken = sum(one.size for one in fixed), max([one.spare for one in [*fixed, each]])
@@ -175,7 +181,7 @@ def test_whatever_comes_all_are_served_and_no_rule_is_broken(replicas, total, as
 def test_two_greedy_clients_get_their_turns_in_blocks():
     """Each has a request in flight all the time, of models that do not fit together."""
     turn, start, stop, length = 60, 30, 2, 4
-    pair = [Replica(name, 6, turn=turn) for name in "ab"]
+    pair = [Contender(name, 6, turn=turn) for name in "ab"]
     world = World(pair, 10, start=start, stop=stop)
     requests = [
         Request(name, number * 2, length, hold=4000) for number in range(900) for name in "ab"
@@ -191,7 +197,7 @@ def test_two_greedy_clients_get_their_turns_in_blocks():
 
 def test_three_greedy_clients_wait_within_the_bound():
     turn, start, stop, length = 60, 30, 2, 4
-    world = World([Replica(name, 6, turn=turn) for name in "abc"], 10, start=start, stop=stop)
+    world = World([Contender(name, 6, turn=turn) for name in "abc"], 10, start=start, stop=stop)
     requests = [
         Request(name, number * 2, length, hold=4000) for number in range(600) for name in "abc"
     ]
@@ -202,7 +208,7 @@ def test_three_greedy_clients_wait_within_the_bound():
 
 def test_a_pair_is_given_up_for_two_singles_and_comes_back():
     pair = _serving("pair", 8, grouped=True, turn=60)
-    world = World([pair, Replica("x", 4), Replica("y", 4)], 10)
+    world = World([pair, Contender("x", 4), Contender("y", 4)], 10)
     requests = [Request("x", 1, 5), Request("y", 2, 5), Request("pair", 120, 5)]
     world.run(requests)
     done = [(step.do, step.name) for _, step in world.steps if step.do in (Do.START, Do.STOP)]
@@ -222,8 +228,8 @@ def test_a_thousand_requests(seed):
     start = 30.0
     sizes = {"coder": 6, "vision": 5, "chat": 6, "small": 2, "rerank": 1}
     models = [
-        Replica("embed", 1, on_demand=False, phase=Phase.SERVING),
-        *(Replica(name, size, turn=60, idle=1800) for name, size in sizes.items()),
+        Contender("embed", 1, on_demand=False, phase=Phase.SERVING),
+        *(Contender(name, size, turn=60, idle=1800) for name, size in sizes.items()),
     ]
     requests: list[Request] = []
     clock = [0.0, 0.0]

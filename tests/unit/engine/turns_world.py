@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from host.engine.turns.decision import Do, Phase, Replica, Step, fit, next_steps
+from host.engine.turns.decision import Contender, Do, Phase, Step, fit, next_steps
 
 LOOK = 0.5
 _STILL = (Phase.STOPPED, Phase.SERVING)
@@ -26,7 +26,7 @@ class World:
     """One Spark; every look checks that the rules that are never broken hold."""
 
     def __init__(
-        self, replicas: Sequence[Replica], total: int, *, drain=300.0, start=30.0, stop=2.0
+        self, replicas: Sequence[Contender], total: int, *, drain=300.0, start=30.0, stop=2.0
     ) -> None:
         self.replicas = {each.name: each for each in replicas}
         self.total, self.drain, self.start, self.stop = total, drain, start, stop

@@ -26,7 +26,7 @@ from host.door.door import Door
 from host.door.haproxy import DoorError
 from host.engine.container import fabric_environment, netdevs
 from host.engine.crash_guard import boot_id
-from host.engine.places import Place, PlaceError
+from host.engine.places import PlaceError, Room
 from host.engine.standby import Standby
 from host.engine.switch import state, units
 from host.engine.switch.candidate import MARGIN, Candidate, Refusal, check
@@ -50,7 +50,7 @@ class Switch:
         self._record = root / "state" / "switch.json"
         self._report = state.Report(root / "jobs" / f"switch@{release}.json")
         self._door: Door | None = None
-        self._place = Place(root, release)
+        self._place = Room(root, release)
 
     def run(self) -> int:
         """Make the switch; return the exit status."""

@@ -50,7 +50,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Replica:
+class Contender:
     """A replica of the Spark, as it is declared and as it is.
 
     Attributes:
@@ -113,7 +113,7 @@ class Replica:
         return self.closed is None and now < self.since + self.turn and not self.is_quiet(now)
 
 
-def fit(replicas: Iterable[Replica], total: int) -> bool:
+def fit(replicas: Iterable[Contender], total: int) -> bool:
     """Tell whether engines may run together in so many bytes: those that the kernel leaves."""
     together = [*replicas]
     taken = sum(each.size for each in together) + max((each.spare for each in together), default=0)
@@ -121,7 +121,7 @@ def fit(replicas: Iterable[Replica], total: int) -> bool:
 
 
 def next_steps(
-    replicas: Collection[Replica], total: int, now: float, drain: float
+    replicas: Collection[Contender], total: int, now: float, drain: float
 ) -> Iterator[Step]:
     """Yield the steps to take now; what follows from them is for the next look.
 
@@ -130,7 +130,7 @@ def next_steps(
     """
     running = [each for each in replicas if each.takes]
     stays = [each for each in running if not each.yields]
-    wishes: list[Replica] = []
+    wishes: list[Contender] = []
     for each in sorted(replicas, key=lambda each: (each.waits or 0, each.name)):
         if each.waits is None or each.takes:
             continue
@@ -162,7 +162,7 @@ def next_steps(
                 yield Step(Do.REFUSE, wishes[0].name, f"{each.name} gives an answer that is long")
 
 
-def _door(each: Replica, leaves: str | None, now: float, drain: float) -> Iterator[Step]:
+def _door(each: Contender, leaves: str | None, now: float, drain: float) -> Iterator[Step]:
     """Yield the next step of one that serves, on its way out or back."""
     if leaves is None or _overdue(each, now, drain):
         if each.closed is not None:
@@ -173,7 +173,7 @@ def _door(each: Replica, leaves: str | None, now: float, drain: float) -> Iterat
         yield Step(Do.STOP, each.name, leaves)
 
 
-def _leaves(each: Replica, now: float) -> str:
+def _leaves(each: Contender, now: float) -> str:
     """Return why one that serves gives up its place, whoever waits; "" if it does not."""
     if each.phase != Phase.SERVING or not each.yields:
         return ""
@@ -183,16 +183,16 @@ def _leaves(each: Replica, now: float) -> str:
     return f"nobody used it for {each.idle:.0f} s" if unused else ""
 
 
-def _overdue(each: Replica, now: float, drain: float) -> bool:
+def _overdue(each: Contender, now: float, drain: float) -> bool:
     return each.closed is not None and each.in_flight > 0 and now - each.closed > drain
 
 
 def _soonest(
-    wishes: Sequence[Replica],
-    starting: Collection[Replica],
-    victims: Collection[Replica],
+    wishes: Sequence[Contender],
+    starting: Collection[Contender],
+    victims: Collection[Contender],
     now: float,
-) -> Iterator[tuple[Replica, float]]:
+) -> Iterator[tuple[Contender, float]]:
     """Yield those of which it is known what a start takes, and in how many seconds it may serve.
 
     At the earliest: the start of another, and the turn of one that has to go, come before.
@@ -210,8 +210,8 @@ def _soonest(
 
 
 def victims_for(
-    wish: Replica, running: Iterable[Replica], total: int, now: float
-) -> list[Replica] | None:
+    wish: Contender, running: Iterable[Contender], total: int, now: float
+) -> list[Contender] | None:
     """Return those that have to go for one; None if that would not be enough.
 
     Those on their way out come first, then those whose turn is over, then those that nobody uses,
@@ -239,11 +239,11 @@ def victims_for(
 
 
 def _startable(
-    wishes: Sequence[Replica],
-    victims: Collection[Replica] | None,
-    running: Sequence[Replica],
+    wishes: Sequence[Contender],
+    victims: Collection[Contender] | None,
+    running: Sequence[Contender],
     total: int,
-) -> list[Replica]:
+) -> list[Contender]:
     """Return the wish to start now, if any: the first, or one that takes nothing from it."""
     first, *others = wishes
     if fit([*running, first], total):
@@ -256,6 +256,6 @@ def _startable(
     ][:1]
 
 
-def _crowded(stays: Iterable[Replica]) -> str:
+def _crowded(stays: Iterable[Contender]) -> str:
     names = " and ".join(each.name for each in stays)
     return f"it does not fit beside {names}" if names else "it does not fit into the memory"

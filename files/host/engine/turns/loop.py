@@ -2,7 +2,7 @@
 
 ROOT/manifests/turns.json says which they are, and what they take. Twice a second this looks at
 their doors and units, asks `decision` for the next steps, and takes them. What it finds decides, so
-it may end at any moment. /run/sparkwright/turns.json says how things are.
+it may end at any moment. turns.json in `places.RUN` says how things are.
 """
 
 import json
@@ -23,7 +23,7 @@ from host.door.haproxy import DoorError
 from host.engine import places
 from host.engine.switch import state, units
 from host.engine.switch.candidate import lack_of_room
-from host.engine.turns.decision import Do, Phase, Replica, Step, next_steps
+from host.engine.turns.decision import Contender, Do, Phase, Step, next_steps
 from host.engine.turns.seat import HEARD, LONG, PAUSE, UNSEEN, Seat, Worker, phase_of
 
 LOOK = 0.5
@@ -69,7 +69,7 @@ class Turns:
                     seat.door.tell("other models of this Spark have their turn", about)
         self._report(replicas)
 
-    def _replicas(self, found: Mapping[str, Mapping[str, str]], now: float) -> list[Replica]:
+    def _replicas(self, found: Mapping[str, Mapping[str, str]], now: float) -> list[Contender]:
         switched = {
             seat_of_release(self._root, release): release
             for unit, each in found.items()
@@ -88,11 +88,11 @@ class Turns:
                 replicas.append(changed(replica, name=seat.release, on_demand=False, waits=None))
             if new:
                 serves = phase_of(found.get(f"vllm@{new}.service", {})) == Phase.SERVING
-                replica = _candidate(replica, places.Place(self._root, new), serves)
+                replica = _candidate(replica, places.Room(self._root, new), serves)
             replicas.append(replica)
         return replicas
 
-    def _beside(self, found: Mapping[str, Mapping[str, str]]) -> list[Replica]:
+    def _beside(self, found: Mapping[str, Mapping[str, str]]) -> list[Contender]:
         """Return the engines that run and are no replica's of now, as in a switch."""
         known = {f"vllm@{seat.release}.service" for seat in self._seats.values()}
         own = {seat.declared["seat"]: seat for seat in self._seats.values()}
@@ -104,9 +104,9 @@ class Turns:
                 seat = own.get(seat_of_release(self._root, release))
                 size, spare = (seat.declared[each] if seat else 0 for each in ("size", "spare"))
                 size = orders.get("engine") or size
-                if not places.Place(self._root, release).go.exists():
+                if not places.Room(self._root, release).go.exists():
                     others.append(
-                        Replica(release, size, spare, on_demand=False, phase=Phase.SERVING)
+                        Contender(release, size, spare, on_demand=False, phase=Phase.SERVING)
                     )
         return others
 
@@ -117,9 +117,9 @@ class Turns:
         seat.step = step
         match step.do:
             case Do.CLOSE:
-                seat.close(now)
+                seat.keep_out(now)
             case Do.OPEN:
-                seat.open(now)
+                seat.let_in(now)
             case Do.STOP:
                 seat.stop(step.why, now)
             case Do.REFUSE if not seat.new:
@@ -131,11 +131,11 @@ class Turns:
                 seat.refuse(step.why, again, now + max(HEARD, step.again - seat.hold))
                 seat.is_deferred = True
             case Do.START if seat.new:
-                places.Place(self._root, seat.new).go.touch()
+                places.Room(self._root, seat.new).go.touch()
             case Do.START:
                 seat.start(now)
 
-    def _report(self, replicas: list[Replica]) -> None:
+    def _report(self, replicas: list[Contender]) -> None:
         """Say how things are, in a file and in the unit's status, if they are new."""
         told = {
             name: {
@@ -160,7 +160,7 @@ class Turns:
         notify(f"STATUS={phases}")
 
 
-def _candidate(replica: Replica, place: places.Place, serves: bool) -> Replica:
+def _candidate(replica: Contender, place: places.Room, serves: bool) -> Contender:
     """Return a replica of which a switch is at work, as its candidate has its place."""
     if place.go.exists():
         # Its start is the switch's own to bound.

@@ -12,7 +12,7 @@ from host.door.door import Door, recorded_hold
 from host.engine import places
 from host.engine.switch import units
 from host.engine.switch.candidate import MARGIN
-from host.engine.turns.decision import Phase, Replica, Step
+from host.engine.turns.decision import Contender, Phase, Step
 
 # Seconds for which a wish lasts after its client has gone: one that was answered 503 asks again.
 WISH = 15.0
@@ -66,7 +66,7 @@ class Seat:
             self.release, self.failed = release, (0.0, "")
             self.usual = starts.usual(starts.alike(self.place, release))
 
-    def look(self, unit: Mapping[str, str], switched: bool, full: str, now: float) -> Replica:
+    def look(self, unit: Mapping[str, str], switched: bool, full: str, now: float) -> Contender:
         """Return the replica as it is now.
 
         Args:
@@ -95,14 +95,14 @@ class Seat:
             self.closed = None
         elif self.closed is None:
             self.closed = now
-        back = places.Place(self.place, self.release).back
+        back = places.Room(self.place, self.release).back
         if self.phase == Phase.STOPPED:
             back.unlink(missing_ok=True)
         bound = laid_down(self.place, self.release).get("start_timeout", 3600) + MARGIN
         hold = self.declared["hold"]
         self.hold = recorded_hold(self.place, self.release) if hold is None else hold
         told = {key: self.declared[key] for key in ("size", "spare", "turn", "idle", "grouped")}
-        return Replica(
+        return Contender(
             self.name,
             **told,
             on_demand=self.declared["on_demand"],
@@ -144,12 +144,12 @@ class Seat:
         if phase == Phase.SERVING:
             self.used, self.is_deferred = now + BACK if self.is_deferred else now, False
 
-    def close(self, now: float) -> None:
+    def keep_out(self, now: float) -> None:
         """Let no request in: what comes waits for its next turn."""
         self.door.hold()
         self.closed = now
 
-    def open(self, now: float) -> None:
+    def let_in(self, now: float) -> None:
         """Let requests in, for another turn."""
         self.door.prefer(self.release)
         self.closed, self.since = None, now
@@ -195,10 +195,10 @@ class Worker(Seat):
     """The seat of a pair's worker: of its door and its requests only its head knows."""
 
     @property
-    def _asked(self) -> places.Place:
-        return places.Place(self.place, f"{self.release}.worker")
+    def _asked(self) -> places.Room:
+        return places.Room(self.place, f"{self.release}.worker")
 
-    def look(self, unit: Mapping[str, str], switched: bool, full: str, now: float) -> Replica:
+    def look(self, unit: Mapping[str, str], switched: bool, full: str, now: float) -> Contender:
         """Return it as it is now: it wishes for a place, or has one, which may be asked back."""
         place, phase = self._asked, phase_of(unit)
         if phase == Phase.STOPPED:
@@ -214,7 +214,7 @@ class Worker(Seat):
         self.waits = waits if phase == Phase.STOPPED and place.asks.exists() else None
         self.closed = (self.closed or now) if place.back.exists() else None
         told = {key: self.declared[key] for key in ("size", "spare", "turn", "grouped")}
-        return Replica(
+        return Contender(
             self.name,
             **told,
             pinned=self.declared["pinned"] or switched,
@@ -232,11 +232,11 @@ class Worker(Seat):
         """Give it the place for which it waits."""
         self._asked.go.touch()
 
-    def close(self, now: float) -> None:
+    def keep_out(self, now: float) -> None:
         """Ask for its place back."""
         self._asked.back.touch()
 
-    def open(self, now: float) -> None:
+    def let_in(self, now: float) -> None:
         """Ask no more."""
         self._asked.back.unlink(missing_ok=True)
         self.since = now
