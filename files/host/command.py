@@ -12,6 +12,7 @@ COMMANDS = {
     "engine": ("engine.supervisor", "run the engine of a release, as vllm@RELEASE does"),
     "start": ("engine.startup", "keep what the start of an engine took"),
     "switch": ("engine.switch.course", "have another release serve, or take that back"),
+    "turns": ("engine.turns.loop", "have models that do not fit together serve in turn"),
     "door": ("door.door", "list the engines behind the door, or change which is preferred"),
     "metrics": ("insight.monitoring.metrics", "print the metrics of GPU, engine, memory and door"),
     "notify": ("insight.monitoring.notify", "send notices to the owner's webhook, or a test"),

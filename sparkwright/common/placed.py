@@ -52,11 +52,15 @@ FOLDERS = (
     Folder("state"),
 )
 
+# What the loop of turns on a Spark goes by: files/host/engine/turns/DESIGN.md.
+TURNS = "manifests/turns.json"
+
 # Of a seat's folder: where each engine has a folder of its own for the socket of its API. Nobody
 # but root gets into the one above it; a door is confined in it. files/host/common/seat.py has both.
 SOCKETS, SOCKET = "sockets/engines", "api.sock"
 
-# The users as whom engines run, by seat: without rights, and each with files of its own.
+# The users as whom engines run, without rights: of the first seat, and of all others, each of which
+# has a cache and sockets of its own.
 FIRST_USER, SECOND_USER = USERS = "sparkwright-engine", "sparkwright-second"
 
 # What of it proves that the root folder is ours, however far the first run came: a folder of the
@@ -143,15 +147,15 @@ def folder(root: str, name: str) -> Directory:
     return Directory(f"{root}/{name}", mode=row.mode)
 
 
-# What a second seat has below those of the first one, as units may, or may not, reach either.
+# What another seat has below those of the first one, as units may, or may not, reach either.
 SEAT_FOLDERS = ("door", "sockets", "state")
 
 
 class Place(str):
     """The folder of one replica on a Spark, as text, which tells where its things are.
 
-    The first replica has the root folder itself, as if it were alone. A second one has a seat: a
-    folder below it, with links to what both share (files/host/common/seat.py).
+    The first replica has the root folder itself, as if it were alone. Each other one has a seat: a
+    folder below it, with links to what all share (files/host/common/seat.py).
     """
 
     def __new__(cls, root: str, seat: str = "") -> Self:
@@ -183,7 +187,8 @@ class Place(str):
 
     def cache(self, image: str) -> str:
         """Return where an engine keeps what it compiles: it loads no code of another's making."""
-        return f"{self.root}/cache/{self.user}/{image}"
+        own = f"{self.user}-{self.seat}" if self.seat else self.user
+        return f"{self.root}/cache/{own}/{image}"
 
     def compiled(self, release: str) -> str:
         """Return the archive of what a release's first engine has compiled, before any client."""
@@ -191,7 +196,7 @@ class Place(str):
 
 
 def seat_folders(place: Place) -> list[Directory | Symlink]:
-    """Return the folder of a second seat: what it has of its own, and links to the rest."""
+    """Return the folder of a seat but the first: what it has of its own, and links to the rest."""
     if not place.seat:
         return []
     seat = f"seats/{place.seat}"

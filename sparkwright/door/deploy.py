@@ -45,8 +45,8 @@ _planned: dict[Path, list[Key]] = {}
 
 def reads(own: Target) -> Iterator[Ask[Any]]:
     """Yield what these steps ask of a Spark."""
-    for seat in own.seats if own.is_head else ():
-        if seat.port:
+    for seat in own.seats:
+        if seat.is_head and seat.port:
             yield ask_door(seat.place, seat.settings.bind, seat.port)
 
 
@@ -54,9 +54,9 @@ def reads(own: Target) -> Iterator[Ask[Any]]:
 def apply() -> None:
     """Open the door on the head of each replica; on a worker and an idle Spark, have none."""
     if not target().is_head:
-        no_door(name="No door", root=target().root)
-        return
-    for own in seats():
+        own = target()
+        no_door(name="No door", root=own.root, seats=any(each.is_head for each in own.seats))
+    for own in (each for each in seats() if each.is_head):
         folders = (folder(own.root, "bin"), folder(own.root, "door"))
         there = [*folders, *program_files(own.root), *seat_folders(own.place)]
         plan = door_plan(own)

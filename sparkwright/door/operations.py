@@ -13,6 +13,7 @@ from sparkwright.common.files import ABSENT, Entry, ManagedFile, file_difference
 from sparkwright.common.operations import differs, failing, notice, unit_differs
 from sparkwright.common.placed import SYSTEMD
 from sparkwright.door.door import (
+    CONFIG,
     UNIT,
     DoorPlan,
     DoorState,
@@ -99,9 +100,9 @@ def warn(plan: DoorPlan) -> None:
 
 
 @operation()
-def no_door(root: str) -> Generator[StringCommand]:
-    """Have no door: this Spark is no head. haproxy itself stays."""
-    paths = [f"{root}/door", f"{SYSTEMD}/{UNIT}"]
+def no_door(root: str, seats: bool = False) -> Generator[StringCommand]:
+    """Have no door: this Spark is no head, but maybe of other `seats`. haproxy itself stays."""
+    paths = [f"{root}/door/{CONFIG}" if seats else f"{root}/door", f"{SYSTEMD}/{UNIT}"]
     if all(each.kind == "absent" for each in path_states(paths).values()):
         host.noop("there is no door")
         return
@@ -109,7 +110,7 @@ def no_door(root: str) -> Generator[StringCommand]:
     yield StringCommand(
         f"systemctl disable --quiet --now {UNIT} 2>/dev/null; "
         f"rm -f {SYSTEMD}/{UNIT} && systemctl daemon-reload && rm -rf",
-        QuoteString(f"{root}/door"),
+        QuoteString(paths[0]),
     )
 
 

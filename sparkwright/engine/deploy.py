@@ -1,5 +1,6 @@
 """The engine: its release on the host, its supervisor and unit, and a real answer from it."""
 
+import json
 import shlex
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
@@ -10,25 +11,42 @@ from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.artifacts.compiled.deploy import ask_archive, lent
 from sparkwright.common.command_line import next_line
-from sparkwright.common.files import Directory, Entry, ManagedFile
+from sparkwright.common.files import ABSENT, Directory, Entry, ManagedFile
 from sparkwright.common.operations import Refused, differs, failing, notice, spark_name
 from sparkwright.common.part import Ask
 from sparkwright.common.paths import HOST_FILES
-from sparkwright.common.placed import SEAT_FOLDERS, SYSTEMD, Place
+from sparkwright.common.placed import SEAT_FOLDERS, SYSTEMD, TURNS, Place
 from sparkwright.common.render import unit_file
 from sparkwright.common.schema import NAME
 from sparkwright.door.door import SEAT_UNIT, door_unit
-from sparkwright.engine.operations import end, idle, serve_again, serving, switch_settings
+from sparkwright.engine.operations import (
+    MASK,
+    UNMASK,
+    end,
+    idle,
+    serve_again,
+    serving,
+    switch_settings,
+)
 from sparkwright.engine.state import EngineState, ask_release
-from sparkwright.machine.host.operations.files import managed_files, placed
-from sparkwright.machine.host.operations.services import guarded
+from sparkwright.engine.switch import MemoryState
+from sparkwright.machine.host.operations.files import (
+    managed_files,
+    path_states,
+    placed,
+    unit_state,
+)
+from sparkwright.machine.host.operations.services import guarded, service
+from sparkwright.plan.memory.turns import alone, room
 from sparkwright.plan.release.container import guard_files
 from sparkwright.plan.release.programs import program_files
 from sparkwright.plan.release.release import PROGRAM, SCRIPTS, Release
 from sparkwright.run.ending import conclude
+from sparkwright.run.spark import fleet_of
 from sparkwright.run.state import read
 from sparkwright.run.target import Target, seats, target
 
+_LOOP = HOST_FILES / "engine" / "turns" / "turns.service"
 _UNITS = [
     HOST_FILES / "engine" / "vllm@.service",
     HOST_FILES / "engine" / "switch" / "switch@.service",
@@ -42,6 +60,8 @@ def reads(own: Target) -> Iterator[Ask[Any]]:
         if served and served.ranks.nodes == 1:
             yield ask_archive(served)
         yield ask_release(served) if served else EngineState.ask(root=seat.place)
+    if own.takes_turns:
+        yield MemoryState.ask(root=own.root)
 
 
 @deploy("Engine")
@@ -62,6 +82,7 @@ def vacate() -> None:
 @deploy("Engine")
 def apply() -> None:
     """Lay each release down, then serve it; on an idle Spark, serve nothing."""
+    take_turns()
     for own in seats():
         served = own.release
         if served is None:
@@ -70,6 +91,11 @@ def apply() -> None:
         _lay_down(served)
         asked = switch_settings(own, served)
         serving(name="Serve the release", release=served, settings=asked, peer=own.peer)
+
+
+def take_turns() -> None:
+    """Tell the Spark which models take turns, before any of them needs a place."""
+    declared(name="Models that take turns", own=target())
 
 
 @deploy("Engine")
@@ -136,6 +162,41 @@ done"""
 
 
 @operation()
+def declared(own: Target) -> Generator[PyinfraCommand]:
+    """Have the loop of turns, and what it goes by; nothing where no model is on demand."""
+    path, name = f"{own.root}/{TURNS}", _LOOP.name
+    if own.takes_turns:
+        unit, told = unit_file(_LOOP, root=own.root), ManagedFile(path, turns_text(own))
+        yield from service._inner(unit=name, entries=[*program_files(own.root), told, unit])
+    elif path_states([path]).get(path, ABSENT).kind != "absent" or unit_state(name).known:
+        differs(path, "none: no model takes turns", "a file")
+        off = f"systemctl disable --quiet --now {name} 2>/dev/null; rm -f {SYSTEMD}/{name}"
+        yield StringCommand(off, QuoteString(path), "&& systemctl daemon-reload")
+    else:
+        host.noop("none takes turns")
+
+
+def turns_text(own: Target) -> str:
+    """Return what a Spark's loop of turns goes by: files/host/engine/turns/DESIGN.md."""
+    memory, told = read(host, MemoryState.ask(root=own.root)), fleet_of(own.fleet).replicas
+    total = room(own.hardware, memory.total, memory.handover)
+    seats = {each.replica: each for each in own.seats}
+    replicas = {
+        each.name: {
+            **{"seat": (seat := seats[each.name]).seat, "rank": seat.rank},
+            "hold": own.settings.hold_seconds,
+            **(one := told[each.name]).model_dump(include={"on_demand", "pinned"}),
+            **{"grouped": each.grouped, "size": each.size, "spare": each.spare},
+            "turn": one.turn_seconds if one.on_demand else 0,
+            "idle": one.idle_minutes and 60 * one.idle_minutes,
+        }
+        for each in alone(own.tenants, total)
+    }
+    every = {"total": total, "drain": own.settings.drain_seconds, "replicas": replicas}
+    return json.dumps(every, indent=1) + "\n"
+
+
+@operation()
 def stopped(own: Target) -> Generator[PyinfraCommand]:
     """Stop the engine until it is started, a run serves it again, or the Spark boots.
 
@@ -148,8 +209,14 @@ def stopped(own: Target) -> Generator[PyinfraCommand]:
         host.noop("no engine runs")
     for release in engines.switches:
         yield StringCommand("systemctl stop", QuoteString(f"switch@{release}.service"))
+    stop = "systemctl stop"
     for engine in running:
-        yield StringCommand("systemctl stop", QuoteString(f"vllm@{engine.release}.service"))
+        yield StringCommand(stop, QuoteString(f"vllm@{engine.release}.service"))
+    if own.on_demand and engines.current:
+        # A request may have started it between the two; before the first, systemd would no longer
+        # know how it ends.
+        unit = QuoteString(f"vllm@{engines.current}.service")
+        yield StringCommand(MASK, unit, "&&", stop, unit)
     now = "is stopped" if running else "was stopped already"
     replica = own.replica or own.spark
     conclude(replica, f" {now}. It starts by {next_line('start')}, the next run, or a boot.")
@@ -166,6 +233,17 @@ def started(own: Target) -> Generator[PyinfraCommand]:
         )
         return
     unit = engines.units.get(release)
+    if own.on_demand:
+        name = QuoteString(f"vllm@{release}.service")
+        if unit and unit.masked:
+            yield StringCommand(UNMASK, name)
+        if not own.is_head:
+            # It waits for its head.
+            yield StringCommand("systemctl start --no-block", name)
+        elif not (unit and unit.masked):
+            host.noop("requests start it")
+        conclude(own.replica or own.spark, f": requests start {release}.")
+        return
     if unit and unit.active == "active":
         host.noop(f"vllm@{release}.service runs")
         conclude(own.replica or own.spark, f" serves {release} already.")

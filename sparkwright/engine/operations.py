@@ -46,6 +46,8 @@ POLL_SECONDS = 2
 TOGETHER = 60
 JOURNAL_LINES = 30
 
+# A model on demand that a person has stopped: else the next request would start it.
+MASK, UNMASK = "systemctl mask --runtime --quiet", "systemctl unmask --runtime --quiet"
 _DISABLE = "systemctl disable --quiet --now"
 
 # What became of the last attempt on each Spark, for the other one of its pair.
@@ -60,7 +62,9 @@ def switch_settings(own: Target, served: Release | None = None) -> SwitchSetting
         door=own.is_head,
         hardware=own.hardware,
         load=load_of(served.recipe, own.lock, len(own.ranks)) if served else None,
-        others=tuple(each.place for each in own.seats if each.seat != own.seat),
+        others=tuple(each.place for each in own.seats if each.seat != own.seat and not each.yields),
+        on_demand=own.on_demand,
+        shares=any(each.is_pair and each.is_head for each in own.seats),
     )
 
 
@@ -88,12 +92,19 @@ def serving(
     if ours is None:
         yield failing("systemd does not answer: the engine is one of its units. Boot normally")
         return
-    for difference in engine_differences(engines, release.id, settings.door):
+    for difference in engine_differences(engines, release.id, settings.door, settings.on_demand):
         differs(*difference)
+    if ours.masked:
+        yield StringCommand(UNMASK, QuoteString(unit))
     # A Spark that was the head of a pair, and is no more, offers nothing on the fabric.
-    if engines.shares and (release.ranks.rank > 0 or not release.ranks.fabric):
+    if engines.shares and not settings.shares:
         yield StringCommand(_DISABLE, SHARE)
-    if ours.active == "active" and ours.enabled and not engines.switches:
+    settled = ours.active == "active" and ours.enabled
+    if settings.on_demand:
+        settled = engines.current == engines.last == release.id and ours.active != "failed"
+        # A worker waits for its head.
+        settled = settled and (settings.door or (ours.enabled and not ours.ended))
+    if settled and not engines.switches:
         yield from _settle(engines, release, settings)
     else:
         yield from _job(release.place, release.id, settings, engines.switches, peer, outcome)
@@ -104,8 +115,8 @@ def serving(
             host.log(f"engine: its start took {outcome.start.line(release.recipe.expected)}")
         yield from collect(release)
         engines = read_now(host, ask_release(release))
-    trouble = None
-    if release.ranks.rank == 0:
+    trouble, now = None, engines.units.get(release.id, ours)
+    if release.ranks.rank == 0 and (now.active == "active" or not settings.on_demand):
         trouble = problem(engines, [*release.recipe.models], release.recipe.answers)
     outcome.served, outcome.reason = not trouble, trouble or ""
     if trouble:
@@ -114,7 +125,8 @@ def serving(
             f"Look with `journalctl -u {unit}`; restart with `sudo systemctl restart {unit}`."
         )
     elif not outcome.attempted:
-        host.noop(f"{unit} serves {', '.join(release.recipe.models)}")
+        does = "serves" if now.active == "active" else "is started by requests for"
+        host.noop(f"{unit} {does} {', '.join(release.recipe.models)}")
 
 
 def serve_again(own: Target, release: str, before: str | None = None) -> Generator[PyinfraCommand]:
@@ -158,17 +170,23 @@ def idle(place: Place) -> Generator[StringCommand]:
 def _settle(
     engines: EngineState, release: Release, settings: SwitchSettings
 ) -> Generator[StringCommand]:
-    """Leave a release that runs and boots as the only one, current, and behind the door."""
+    """Leave a release that runs and boots as the only one, current, and behind the door.
+
+    One that requests start does not boot, and its door may be closed: it is not its turn.
+    """
     if any(engine.outdated for engine in engines.units.values()):
         yield StringCommand("systemctl daemon-reload")
     yield from _stop(engines, keep=release.id)
+    if settings.on_demand and settings.door and engines.units[release.id].enabled:
+        yield StringCommand("systemctl disable --quiet", QuoteString(f"vllm@{release.id}.service"))
     if engines.failed:
         # What they failed at is over; the journal keeps it.
         yield StringCommand("systemctl reset-failed", *map(QuoteString, engines.failed))
     if engines.current != release.id:
         link = QuoteString(f"{release.place}/current")
         yield StringCommand("ln -sfnT", QuoteString(f"releases/{release.id}"), link)
-    if settings.door and engines.preferred != release.id:
+    closed = settings.on_demand and engines.preferred is None
+    if settings.door and engines.preferred != release.id and not closed:
         program, name = f"{release.root}/bin/sparkwright-host", QuoteString(release.id)
         door = ("python3 -B", QuoteString(program), "door", QuoteString(release.place))
         yield StringCommand(*door, "offer", name, "&&", *door, "prefer", name)

@@ -46,6 +46,7 @@ class EngineUnit(Bounded):
 
     Attributes:
         outdated: systemd has read another version of its file.
+        masked: it is not to be started, until the next boot at the latest.
         since: when it became active, in seconds since the epoch; 0 if never.
     """
 
@@ -57,6 +58,7 @@ class EngineUnit(Bounded):
     starting: bool
     status: str
     since: int = 0
+    masked: bool = False
 
     @property
     def ended(self) -> bool:
@@ -74,6 +76,7 @@ class EngineState(Part):
 
     Attributes:
         current: the release that the link of that name leads to.
+        last: the one that came to serve last.
         units: every instance that is loaded or enabled, by release.
         shares: the Spark offers its weights to a worker.
         switches: the releases to which a switch is under way.
@@ -89,6 +92,7 @@ class EngineState(Part):
     patience: ClassVar = 80
 
     current: str | None
+    last: str | None = None
     units: dict[str, EngineUnit]
     shares: bool
     switches: tuple[str, ...]
@@ -121,22 +125,29 @@ def problem(
 
 
 def engine_differences(
-    state: EngineState, release: str | None, door: bool = False
+    state: EngineState, release: str | None, door: bool = False, on_demand: bool = False
 ) -> Iterator[Difference]:
     """Yield the differences of a Spark's engines from what is declared.
 
     Args:
         release: the one that should serve; None on an idle Spark.
         door: there is a door before it.
+        on_demand: requests start it, so it may be stopped, and its door closed; it never
+            boots but as the worker of a pair, which waits for its head.
     """
     if state.current != release:
         yield Difference("current release", release or "none", state.current or "none")
     for name, unit in state.units.items():
         if name == release:
-            if unit.active != "active":
+            if unit.active == "failed" if on_demand else unit.active != "active":
                 yield Difference(f"vllm@{name}.service", "active", unit.active)
-            if not unit.enabled:
-                yield Difference(f"vllm@{name}.service", "enabled", "not enabled")
+            if unit.enabled is (never := on_demand and door):
+                words = ("not enabled", "enabled") if never else ("enabled", "not enabled")
+                yield Difference(f"vllm@{name}.service", *words)
+            if unit.masked:
+                yield Difference(f"vllm@{name}.service", "to be started", "stopped by a person")
+            if on_demand and state.last != name:
+                yield Difference(f"vllm@{name}.service", "the last that served", f"{state.last}")
         elif not unit.stopped:
             boots = " and boots" if unit.enabled else ""
             yield Difference(f"vllm@{name}.service", "off", f"{unit.active}{boots}")
@@ -147,7 +158,7 @@ def engine_differences(
             yield Difference(name, "not failed", "failed")
     for name in state.switches:
         yield Difference("switch", "none under way", f"one to {name}")
-    if door and state.preferred != release:
+    if door and state.preferred != release and not (on_demand and state.preferred is None):
         yield Difference("engine behind the door", f"{release}", state.preferred or "none")
 
 

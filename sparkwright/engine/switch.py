@@ -14,12 +14,7 @@ from sparkwright.common.part import Ask, Bounded, Part
 from sparkwright.common.startup import Start
 from sparkwright.machine.host.survey import Handover
 from sparkwright.plan.memory.plan import CONTEXT, HOST, LEAST, Load, plan_memory
-
-# Bytes that an engine of the lab takes beside its KV cache: 3.0 GB were measured with a tiny model
-# on vLLM's CPU build and 1 GiB of cache; and the bytes that must stay free on its shared machine.
-LAB_ENGINE, LAB_LEAST = 2 * GIB, GIB
-# GiB of that cache, by the recipe; vLLM's default is 4.
-_LAB_CACHE, _LAB_CACHE_DEFAULT = "VLLM_CPU_KVCACHE_SPACE", 4
+from sparkwright.plan.memory.turns import LAB_LEAST, lab_bytes
 
 # The name of a switch's unit, of its orders and of its report.
 JOB = "switch@{}"
@@ -32,8 +27,8 @@ class MemoryState(Part):
         total: MemTotal.
         gpu_free: free bytes of the GPU's own memory; None if it has none.
         engine: of the release that is to serve; None if no orders tell.
-        beside: of the engine of the Spark's other seat, whether it runs now or not; 0 without one.
-        reserved: of that engine where it does not run now.
+        beside: of the engines of the Spark's other seats, whether they run now or not.
+        reserved: of those that do not run now.
     """
 
     part: ClassVar = "machine.memory"
@@ -61,7 +56,9 @@ class SwitchSettings:
         drain: seconds that requests in flight get to end.
         door: whether there is a door before the engine: on the head of a replica.
         load: of the new release; None if it is unknown.
-        others: the folders of the Spark's other seats.
+        others: the folders of the Spark's other seats, but for those that make room.
+        on_demand: requests start it, in turn with others; it does not boot.
+        shares: the Spark is the head of a pair, maybe in another seat.
     """
 
     trial: int
@@ -70,6 +67,8 @@ class SwitchSettings:
     hardware: Hardware
     load: Load | None
     others: tuple[str, ...] = ()
+    on_demand: bool = False
+    shares: bool = False
 
     def ask_memory(self, root: str, release: str) -> Ask[MemoryState]:
         """Return the ask for the memory that a release has to fit in."""
@@ -149,7 +148,7 @@ def engine_size(settings: SwitchSettings, memory: MemoryState) -> int | None:
     """Return the bytes that the engine of a release takes; None if that is unknown."""
     hardware, load = settings.hardware, settings.load
     if load and not hardware.total_gib:
-        return LAB_ENGINE + int(load.recipe.env.get(_LAB_CACHE, _LAB_CACHE_DEFAULT)) * GIB
+        return lab_bytes(load)
     if not load or not (plan := plan_memory(load, hardware, memory.total)):
         return memory.engine
     return plan.engine + (0 if hardware.unified else CONTEXT)
@@ -170,7 +169,7 @@ def is_beside(settings: SwitchSettings, memory: MemoryState) -> bool:
 
 
 def crowded(settings: SwitchSettings, memory: MemoryState) -> str | None:
-    """Return why an engine must not start while the Spark's other replica has its own, or None.
+    """Return why an engine must not start while the Spark's others have theirs, or None.
 
     The preflight judges what is declared. This is for an earlier release of either replica, which
     was made for a Spark of its own.
@@ -186,14 +185,17 @@ def crowded(settings: SwitchSettings, memory: MemoryState) -> str | None:
         return None
     return (
         f"its {engine / GIB:.1f} GiB and the {memory.beside / GIB:.1f} GiB of the Spark's other "
-        f"replica are more than the {room / GIB:.1f} GiB for engines. Have the other one serve "
-        "what the inventory says first: `--limit` and its name"
+        f"replicas are more than the {room / GIB:.1f} GiB for engines. Have the others serve "
+        "what the inventory says first: `--limit` and a name"
     )
 
 
 def orders(settings: SwitchSettings, memory: MemoryState) -> str:
     """Return the orders for the program of the switch."""
     times = {"trial": settings.trial, "drain": settings.drain, "door": settings.door}
+    if settings.on_demand and settings.load:
+        # What serves again is started: somebody wants to see it.
+        times["lazy"] = True
     # The size is for a rollback: the Spark alone cannot tell it.
     data = {"beside": is_beside(settings, memory), **times, "engine": engine_size(settings, memory)}
     return json.dumps(data) + "\n"

@@ -38,6 +38,7 @@ def _bundle_of(path: Path) -> Bundle | None:
 def _served(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a target that a host's data have of its replica (`Fleet.served`)."""
     same = {key: data.get(key) for key in ("replica", "rank", "port", "api_key")}
+    same |= {key: bool(data.get(key)) for key in ("on_demand", "pinned")}
     return {**same, "recipe_name": data.get("recipe"), "ranks": tuple(data.get("ranks") or ())}
 
 
@@ -51,8 +52,9 @@ class SparkTarget:
         replica: The one that it serves; None for an idle Spark, as recipe, rank and port.
         ranks: The Sparks of the replica, the head first; `rank` is this Spark's place among them.
         api_key: "none" where the door is open to all.
-        seat: Name of the seat, for the second replica of a Spark; "" for the first one.
-        replicas: Both replicas of a Spark that serves two; else none.
+        on_demand, pinned: Requests start it, and it then keeps its place.
+        seat: Name of the seat, for each further replica of a Spark; "" for the first one.
+        replicas: All replicas of a Spark that serves several; else none.
         chosen: The replicas that the run is about.
     """
 
@@ -65,6 +67,8 @@ class SparkTarget:
     rank: int | None
     port: int | None
     api_key: str | None
+    on_demand: bool
+    pinned: bool
     seat: str
     replicas: tuple[str, ...]
     chosen: tuple[str, ...]
@@ -112,6 +116,16 @@ class SparkTarget:
         if not self.replicas:
             return (self,)
         return tuple(self._of_replica(name) for name in self.replicas)
+
+    @property
+    def yields(self) -> bool:
+        """Tell whether its replica may have to give its place to another."""
+        return self.on_demand and not self.pinned
+
+    @property
+    def takes_turns(self) -> bool:
+        """Tell whether requests start a model of the Spark."""
+        return any(each.on_demand for each in self.seats)
 
     @property
     def chosen_seats(self) -> tuple[Self, ...]:
@@ -163,7 +177,7 @@ class SparkTarget:
         """Our own listeners that are allowed on it beyond loopback."""
         return Declared(
             tuple(each.port for each in self.seats if each.is_head and each.port),
-            self.fabric.addresses if self.fabric else (),
+            pair.addresses if (pair := self.seats[0].fabric) else (),
         )
 
     def release_by(self, lock: Lock) -> Release | None:
@@ -177,10 +191,10 @@ class SparkTarget:
         pair = (self.fabric.addresses, self.fabric.peer_addresses) if self.fabric else ()
         served = self.recipe.at_level(self.settings.log_level)
         standby = 0
+        nodes = len(self.ranks)
         if self.replicas:
-            served = sized(load_of(served.for_sparks(1), lock, 1), self.hardware)
-        elif self.settings.standby == "auto":
-            nodes = len(self.ranks)
+            served = sized(load_of(served.for_sparks(nodes), lock, nodes), self.hardware)
+        elif self.settings.standby == "auto" and not self.on_demand:
             standby = standby_room(load_of(served.for_sparks(nodes), lock, nodes), self.hardware)
         return make_release(
             served.from_domains(self.settings.media_domains),

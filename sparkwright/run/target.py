@@ -15,6 +15,8 @@ from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.operations import is_dry_run, partners
+from sparkwright.plan.memory.plan import load_of
+from sparkwright.plan.memory.turns import Tenant, tenant
 from sparkwright.plan.release.ensure import Served, ensure_lock, lost_pins
 from sparkwright.plan.release.lock import Lock
 from sparkwright.plan.release.release import Release
@@ -75,6 +77,21 @@ class Target(plan.SparkTarget):
         with bad_input():
             return self.release_by(self.lock)
 
+    @cached_property
+    def tenants(self) -> list[Tenant]:
+        """The replicas of the Spark, as its plan of turns has them; none where none is on demand.
+
+        Raises:
+            PlanError: The lock lacks a name.
+        """
+        found = []
+        for each in self.seats if self.takes_turns else ():
+            assert each.recipe
+            assert each.replica
+            load = load_of(each.recipe.for_sparks(len(each.ranks)), each.lock, len(each.ranks))
+            found.append(tenant(each.replica, load, each.hardware, stays=not each.yields))
+        return found
+
     @property
     def peer(self) -> Host | None:
         """The other Spark of its pair; None for a Spark on its own."""
@@ -83,7 +100,7 @@ class Target(plan.SparkTarget):
     @property
     def together(self) -> list[Host]:
         """The hosts of the inventory that serve one model with it, itself among them."""
-        return partners(self.host)
+        return partners(self.host) if self.is_pair else [self.host]
 
 
 _targets: WeakKeyDictionary[Host, Target] = WeakKeyDictionary()
@@ -96,7 +113,7 @@ def seats() -> tuple[Target, ...]:
 
 
 def target() -> Target:
-    """Return the target of the current host: of its first replica, where it serves two.
+    """Return the target of the current host: of its first replica, where it serves several.
 
     An invalid setting or option is a PyinfraError: no host has been changed.
     """

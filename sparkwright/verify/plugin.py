@@ -140,7 +140,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fail the first test of a Spark that does not answer or serve, and skip its others."""
+    """Fail the first test of a Spark that does not serve, and skip its others; skip who rests."""
     spark = getattr(getattr(item, "callspec", None), "params", {}).get("spark")
     if spark in SPARKS and (problem := sparks.unready(spark)):
         if spark in _told:
@@ -148,6 +148,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip(f"{spark} does not {'answer' if silent else 'serve'}")
         _told.add(spark)
         pytest.fail(problem, pytrace=False)
+    if spark in sparks.RESTING:
+        pytest.skip(f"{spark} runs no engine now: it is not its turn, and a request starts it")
 
 
 @pytest.hookimpl(wrapper=True)

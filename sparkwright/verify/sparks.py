@@ -35,6 +35,8 @@ Client = Callable[..., requests.Response]
 SPARKS: dict[str, SparkTarget] = {}
 # Those of them that `--limit` leaves, in their order.
 CHOSEN: list[str] = []
+# Those that requests start, and that do not run now.
+RESTING: set[str] = set()
 # pyinfra's data of each host, by the Spark's name, and what pyinfra calls it: `pyinfra_name`.
 _HOSTS: dict[str, dict[str, Any]] = {}
 # One that is off is given up soon. A dead connection is noticed, so that a test may reboot a Spark.
@@ -171,6 +173,9 @@ def unready(name: str) -> str:
     release = Path(current.linked_to).name if current.is_symlink else ""
     units = [f"vllm@{release}", *([] if target.rank else [door_unit(target.place)])]
     states = [host.service(unit).systemd_properties["ActiveState"] for unit in units if release]
+    if target.on_demand and release and states[0] in ("inactive", "activating", "deactivating"):
+        RESTING.add(name)
+        return ""
     try:
         return unserved(name, release, states, lambda: _answer(target))
     except PlanError as error:

@@ -94,6 +94,8 @@ def test_hosts_and_groups(project: Path) -> None:
         "ranks": ["spark-b"],
         "port": 8001,
         "api_key": None,
+        "on_demand": False,
+        "pinned": False,
     }
     assert set(hosts["spark-b"]["groups"]) == {"sparks", "tools", "inventory"}
     assert set(hosts["spark-d"]["groups"]) == {"sparks", "inventory"}

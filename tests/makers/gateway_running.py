@@ -16,6 +16,7 @@ import pytest
 from sparkwright.declared.recipe.recipe import Answers
 from sparkwright.door.door import DoorPlan
 from sparkwright.door.gateway.gateway import BEHIND, DOOR_FILES, Upstream, configuration
+from sparkwright.door.key import Key
 from tests.clock import patience
 from tests.component.servers import free_port, listens, serving, until
 from tests.lab import cache
@@ -58,6 +59,15 @@ def doors(tls: Path) -> Iterator[list[Door]]:
 
 
 @pytest.fixture(scope="package")
+def sleeper() -> Iterator[Door]:
+    """A replica that requests start, which is stopped."""
+    door = Door()
+    door.state = "starts"
+    with serving(door):
+        yield door
+
+
+@pytest.fixture(scope="package")
 def dead() -> Iterator[socket.socket]:
     """The port of a door that refuses every connection, until somebody listens."""
     with socket.socket() as server:
@@ -71,6 +81,7 @@ def started(
     tls: Path,
     doors: list[Door],
     dead: socket.socket,
+    sleeper: Door,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[str, Path]]:
     """A gateway as its unit starts it: its URL, and the file that holds what it prints."""
@@ -80,15 +91,18 @@ def started(
         Upstream(f"chat-{each}", names, "sparkwright/tiny-qwen3.5-moe", 4096, keyed=True)
         for each in "ab"
     ]
-    replicas.append(Upstream("dead", ("dead",), "some/Model", None, keyed=False))
+    replicas.append(Upstream("dead", ("dead", "both"), "some/Model", None, keyed=False))
+    names = ("sleepy", "both")
+    replicas.append(Upstream("rests", names, "some/Model", None, keyed=True, on_demand=True))
     # The first door stands for one with other engines, too.
     kinds: tuple[Answers, ...] = ("embeddings", "scores")
     for kind, name in zip(kinds, ("tiny-texts", "tiny-scores"), strict=True):
         replicas.append(Upstream("chat-a", (name,), "some/Model", None, keyed=True, answers=kind))
-    urls = {"chat-a": doors[0].url, "chat-b": doors[1].url}
+    urls = {"chat-a": doors[0].url, "chat-b": doors[1].url, "rests": sleeper.url}
     urls["dead"] = f"http://127.0.0.1:{dead.getsockname()[1]}"
+    keys = [Key(name="client2", secret=KEYS[1], places=["chat-a", "gateway"])]
     trusted = (tls / "tls.crt").read_text()
-    (folder / "config.json").write_text(configuration(replicas, urls, trusted))
+    (folder / "config.json").write_text(configuration(replicas, urls, trusted, keys))
     port = free_port()
     # What haproxy's chroot is on a host.
     folder.chmod(0o755)

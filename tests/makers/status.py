@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from sparkwright.engine.state import EngineUnit
-from sparkwright.insight.status.status import EngineLoad, Reading, SparkRow
+from sparkwright.insight.status.state import EngineLoad, Reading, SparkRow
 from tests.makers.gpu import gpu
 
 RELEASE = "lab-tiny-0a1b2c3d"

@@ -9,10 +9,10 @@ import pytest
 
 from tests.component.door.running import FakeServer
 from tests.component.servers import serving
-from tests.makers.gateway_running import dead, doors, python, started, tls, url
+from tests.makers.gateway_running import dead, doors, python, sleeper, started, tls, url
 from tests.security.attacks import AHEAD, FIRST_TOKEN
 
-__all__ = ["dead", "doors", "python", "started", "tls", "url"]
+__all__ = ["dead", "doors", "python", "sleeper", "started", "tls", "url"]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -37,14 +37,8 @@ from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.insight.doctor.report import report as doctor_report
 from sparkwright.insight.doctor.report import section
 from sparkwright.insight.drift.drift import Running, RunningContainer, spark_differences
-from sparkwright.insight.status.status import (
-    EngineLoad,
-    Reading,
-    SparkRow,
-    as_json,
-    table,
-    warnings,
-)
+from sparkwright.insight.status.state import EngineLoad, Reading, SparkRow, Turn
+from sparkwright.insight.status.status import as_json, table, turns, warnings
 from sparkwright.machine.firewall.deploy import delete_rule
 from sparkwright.machine.firewall.firewall import FirewallState, UfwRule, ssh_rules
 from sparkwright.machine.host.survey import Survey
@@ -197,6 +191,7 @@ for _model in (
     FailedSwitch,
     RunningContainer,
     Start,
+    Turn,
 ):
     st.register_type_strategy(_model, _part(_model))
 
@@ -213,6 +208,7 @@ def _of_reading(reading: Reading) -> None:
     table([row])
     as_json([row], 1.0)
     list(warnings(row))
+    turns(SparkRow("a", "r", "recipe", 0, reading, on_demand=True))
     last_starts(reading.starts)
 
 

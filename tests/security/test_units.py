@@ -24,7 +24,7 @@ DOCKER = {
 # What each of these folders is there for.
 OWN = {
     "/opt/qwen36/secrets": {"vllm@.service"},
-    "/opt/qwen36/door": {"door.service", "door@.service", "switch@.service"},
+    "/opt/qwen36/door": {"door.service", "door@.service", "switch@.service", "turns.service"},
 }
 VERSION = 252
 SETTINGS = {

@@ -1,8 +1,8 @@
-"""The seats of a Spark: it may be in two replicas, and so run two engines at once.
+"""The seats of a Spark: it may be in several replicas, and so run several engines at once.
 
 The first replica has the folder of everything on the Spark, ROOT, for itself, as if it were alone.
-The second has ROOT/seats/NAME, which looks the same: its link `current`, its door and its state are
-its own there, and all else is a link to ROOT's. So each program is given the one or the other, and
+Each other one has ROOT/seats/NAME, which looks the same: its link `current`, its door and its state
+are its own there, and all else is a link to ROOT's. So each program is given one of these, and
 works on one replica. What systemd has is the whole Spark's: the seat that a release is for is in
 its unit.json, and so in its id.
 """

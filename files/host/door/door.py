@@ -36,6 +36,9 @@ AGAIN = 10
 # clients give up after 600.
 HOLD = (300, 590)
 
+# Why clients wait for an engine, where nobody tells.
+WHY = "it is starting, being switched, or down"
+
 _RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SERVER = re.compile(rf"    server ({_RELEASE.pattern}) unix@/\1/{re.escape(SOCKET)} check ")
 
@@ -82,6 +85,33 @@ class Door:
         with self._changed() as (_, choice):
             choice["hold"] = "yes"
 
+    def tell(self, why: str = WHY, again: int = 0) -> None:
+        """Have clients that wait in vain be told why, and when to ask again, in seconds.
+
+        Without another reason than ever, that is what starts take. A full disk hinders nothing.
+        """
+        plain = re.sub(r"[^A-Za-z0-9 .,:()@_-]", "", " ".join(why.split()))[:200]
+        told = {"why": plain} | ({"again": str(again)} if again else {})
+        if not told.items() <= self._read()[1].items():
+            with self._changed(must_stay=False) as (_, choice):
+                choice.update(told)
+
+    def refuse(self, why: str, again: int) -> None:
+        """Have clients that wait be told so now, and those that come until they may wait again."""
+        self.tell(why, again)
+        with self._locked():
+            self.haproxy.let_wait(False)
+
+    def let_wait(self) -> None:
+        """Let clients wait again."""
+        with self._locked():
+            self.haproxy.let_wait(True)
+
+    @property
+    def is_closed(self) -> bool:
+        """Tell whether it holds new requests back, whoever serves."""
+        return self._read()[1]["hold"] == "yes"
+
     def forget(self, release: str) -> None:
         """Know an engine no longer; what it has in flight goes on."""
         with self._changed() as (engines, choice):
@@ -91,8 +121,12 @@ class Door:
 
     def busy(self, release: str) -> int:
         """Return how many requests are in flight at an engine; 0 while the door does not run."""
+        return self.counts(release)[0]
+
+    def counts(self, release: str) -> tuple[int, int, int]:
+        """Return how many requests are in flight at an engine, wait for one, and it has had."""
         with self._locked():
-            return self.haproxy.in_flight(release, held=self._read()[1]["hold"] == "yes")
+            return self.haproxy.counts(release, held=self.is_closed)
 
     def engines(self) -> list[str]:
         """Return the releases that are known, the preferred one first."""
@@ -115,7 +149,7 @@ class Door:
         """Have the files that the door reads when it starts; a hold ends here."""
         self._revoked.unlink(missing_ok=True)
         with self._changed() as (_, choice):
-            choice["hold"] = "no"
+            choice.update(hold="no", why=WHY)
 
     def sync(self) -> None:
         """Have the files, and bring the door that runs to what they say."""
@@ -147,18 +181,23 @@ class Door:
             yield
 
     @contextmanager
-    def _changed(self) -> Iterator[tuple[dict[str, None], dict[str, str]]]:
+    def _changed(self, must_stay: bool = True) -> Iterator[tuple[dict[str, None], dict[str, str]]]:
         with self._locked():
             engines, choice = self._read()
             yield engines, choice
-            usual = starts.usual(starts.alike(self._root, choice["first"]))
-            choice["again"] = f"{10 * math.ceil(usual / 10) or AGAIN}"
-            self._write(engines, choice)
+            if choice["why"] == WHY:
+                usual = starts.usual(starts.alike(self._root, choice["first"]))
+                choice["again"] = f"{10 * math.ceil(usual / 10) or AGAIN}"
+            try:
+                self._write(engines, choice)
+            except OSError:
+                if must_stay:
+                    raise
             self.haproxy.apply(engines, self._map, choice)
 
     def _read(self) -> tuple[dict[str, None], dict[str, str]]:
-        choice = {"first": NO_RELEASE, "hold": "no"}
-        choice |= dict(line.split() for line in _lines(self._map) if line.count(" ") == 1)
+        choice = {"first": NO_RELEASE, "hold": "no", "why": WHY}
+        choice |= dict(line.split(" ", 1) for line in _lines(self._map) if " " in line)
         if not self._config.exists():
             # It knows none yet: what should serve is its first.
             engines = {self._link.readlink().name: None} if self._link.is_symlink() else {}
@@ -184,12 +223,16 @@ class Door:
 
     def _recorded(self, release: str) -> str:
         """Return the lines that bound a hold by recorded starts; none where a release is gone."""
-        unit = laid_down(self._root, release)
-        if "start_timeout" not in unit:
-            return ""
-        most = min(HOLD[1], unit["start_timeout"])
-        seconds = starts.bound(self._root, release, HOLD[0], most)
-        return f'.if streq("$HOLD",recorded)\n    retries {seconds}\n.endif\n'
+        seconds = recorded_hold(self._root, release)
+        return f'.if streq("$HOLD",recorded)\n    retries {seconds}\n.endif\n' if seconds else ""
+
+
+def recorded_hold(root: Path, release: str) -> int:
+    """Return the seconds of a hold that follow from recorded starts; 0 where a release is gone."""
+    unit = laid_down(root, release)
+    if "start_timeout" not in unit:
+        return 0
+    return starts.bound(root, release, HOLD[0], min(HOLD[1], unit["start_timeout"]))
 
 
 def _lines(path: Path) -> list[str]:

@@ -102,7 +102,8 @@ class Haproxy:
         kept = {NOBODY}
         for worker in self._workers():
             for key, value in choice.items():
-                self._ask(f"set map {choices} {key} {value}", worker)
+                words = value.replace(" ", "\\ ")
+                self._ask(f"set map {choices} {key} {words}", worker)
             for backend in BACKENDS:
                 self._apply(worker, backend, engines, choice["hold"], kept)
             kept |= {HEIR}
@@ -120,41 +121,50 @@ class Haproxy:
             if found.get(release, {}).get("srv_admin_state") != "0":
                 self._ask(f"set server {name} state ready", worker)
             self._ask(f"set server {name} weight {_WEIGHTS[hold]}", worker)
+        if backend == PATIENT:
+            # Whoever was to refuse what waits may have been killed.
+            self._ask(f"set server {PATIENT}/{NOBODY} state ready", worker)
         for release in found.keys() - {*engines, *kept}:
             self._ask(f"set server {backend}/{release} state maint", worker)
             # Refused while it has requests in flight; the next change tries it again.
             self._ask(f"del server {backend}/{release}", worker)
 
-    def in_flight(self, release: str, held: bool) -> int:
-        """Return how many requests are in flight at an engine in all processes.
+    def let_wait(self, may: bool) -> None:
+        """Say whether requests may wait: else each has its 503 within a second, as nobody is left
+        to be tried. Until the next `apply`.
+        """
+        for worker in self._workers():
+            state = "ready" if may else "maint"
+            self._ask(f"set server {PATIENT}/{NOBODY} state {state}", worker)
+
+    def counts(self, release: str, held: bool) -> tuple[int, int, int]:
+        """Return how many requests are in flight at an engine in all processes, how many wait for
+        one, and how many an engine of this release has had since the last reload.
 
         The next request of an idle connection to a process that a reload has replaced may go to
         this engine as well: such connections count, except in a hold.
         """
-        count = 0
+        count = waiting = had = 0
         # What has waited through a reload goes to an engine by the name of its heir.
         asked = ((ENGINES, release), (PATIENT, release), (PATIENT, HEIR))
-        for rows in (dict(self._stat(worker)) for worker in self._workers()):
+        for number, worker in enumerate(self._workers()):
+            rows = dict(self._stat(worker))
+            waiting += _waiting(rows)[0]
+            if number == 0:
+                had = sum(int(rows[each]["stot"]) for each in asked if each in rows)
             if asked[0] in rows:
                 now = sum(int(rows[each]["scur"]) for each in asked if each in rows)
                 door = rows.get(("door", "FRONTEND"), {})
                 ends = door.get("status") == "STOP"
                 count += max(now, int(door["scur"])) if ends and not held else now
-        return count
+        return count, waiting, had
 
     def held(self) -> tuple[int, int]:
         """Return how many requests wait for an engine in all processes, and how many were given up
         since the last reload.
         """
-        now = gave_up = 0
-        for worker in reversed(self._workers()):
-            for (backend, name), row in self._stat(worker):
-                if backend == PATIENT and name == "BACKEND":
-                    now += int(row["scur"])
-                    gave_up = int(row["econ"])
-                elif backend == PATIENT:
-                    now -= int(row["scur"])
-        return max(now, 0), gave_up
+        found = [_waiting(dict(self._stat(worker))) for worker in self._workers()]
+        return sum(now for now, _ in found), next((given_up for _, given_up in found), 0)
 
     def names(self) -> dict[str, tuple[int, int, int]]:
         """Return three numbers of requests for each name of a key: those since the last reload,
@@ -213,6 +223,14 @@ class Haproxy:
                         return answer.decode()
             time.sleep(LOOK)
         raise DoorError("the door does not answer: journalctl -u door")
+
+
+def _waiting(rows: Mapping[tuple[str, str], Mapping[str, str]]) -> tuple[int, int]:
+    """Return how many requests of a process wait for an engine, and how many were given up."""
+    of = {name: row for (backend, name), row in rows.items() if backend == PATIENT}
+    whole = of.pop("BACKEND", {})
+    now = int(whole.get("scur", 0)) - sum(int(row["scur"]) for row in of.values())
+    return max(now, 0), int(whole.get("econ", 0))
 
 
 def _table(text: str, separator: str) -> Iterator[dict[str, str]]:

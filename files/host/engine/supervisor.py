@@ -26,6 +26,7 @@ from host.common.seat import place
 from host.engine import peer_link
 from host.engine.container import Container, docker, fabric_environment, netdevs
 from host.engine.crash_guard import CrashGuard, boot_id
+from host.engine.places import PairRoom
 from host.engine.standby import VALUE, Standby
 
 PING = 5.0
@@ -80,6 +81,7 @@ class Supervisor:
         self._stop_requested = asyncio.Event()
         self._link: peer_link.Link | None = None
         self._pair: peer_link.Pair | None = None
+        self._place = PairRoom(root, release, self._unit["rank"])
         self._is_worker = bool(self._unit["rank"])
         self._begun, self._serves, self._kind = 0.0, False, "serving"
         if self._unit["fabric"]:
@@ -112,6 +114,7 @@ class Supervisor:
                 log(f"the container may still be there: {problem}")
             else:
                 self._crashes.clear()
+                self._place.give_up()
             if self._link:
                 await self._link.close()
             if self._begun and not self._serves and not isinstance(end, StopError):
@@ -156,9 +159,11 @@ class Supervisor:
         environment, warnings = fabric_environment(found)
         for warning in warnings:
             log(f"warning: {warning}")
-        await first(self._peer_ends(), self._peer_stops(), self._serve(environment))
+        passes = self._place.pass_on(self._link)
+        await first(self._peer_ends(), self._peer_stops(), passes, self._serve(environment))
 
     async def _serve(self, environment: dict[str, str]) -> None:
+        await self._place.take()
         show("starting the engine")
         self._begun = time.monotonic()
         if self._unit["unified"]:

@@ -15,7 +15,7 @@ _SYSTEMD = "/etc/systemd/system"
 _SHARE = f"{_SYSTEMD}/sockets.target.wants/fabric-share.socket"
 _PROPERTIES = (
     *("Id", "ActiveState", "NRestarts", "NeedDaemonReload", "Job", "StatusText"),
-    "ActiveEnterTimestamp",
+    *("ActiveEnterTimestamp", "LoadState"),
 )
 _AT_WORK = ("active", "activating", "deactivating", "reloading")
 # Seconds: a loaded engine answers one token in well under one; under full load it queues.
@@ -43,6 +43,7 @@ def read(
         completion = ask(root, release, path, body, _ANSWER).strip()
     return {
         "current": current(root),
+        "last": last(root),
         "units": units,
         "shares": os.path.lexists(_SHARE),
         "switches": [*filter(is_own, switches(release))],
@@ -77,13 +78,22 @@ def switch(root: str, release: str, since: str = "", cursor: str | None = None) 
 
 def history(root: str) -> dict[str, Any]:
     """Return the releases in the order in which they came to serve; those there, and to come."""
-    lines = (text(f"{root}/state/history") or "").splitlines()
     return {
-        "served": [words[1] for words in map(str.split, lines) if len(words) == 2],
+        "served": _history(root),
         "current": current(root),
         "installed": names(f"{root}/releases"),
         "under_way": [*filter(owner(root), switches())],
     }
+
+
+def last(root: str) -> str | None:
+    """Return the release that came to serve last; None where none has."""
+    return next(reversed(_history(root)), None)
+
+
+def _history(root: str) -> list[str]:
+    lines = (text(f"{root}/state/history") or "").splitlines()
+    return [words[1] for words in map(str.split, lines) if len(words) == 2]
 
 
 def served(root: str) -> dict[str, Any]:
@@ -124,6 +134,7 @@ def engines(named: str = "") -> dict[str, dict[str, Any]]:
             "outdated": values.get("NeedDaemonReload") == "yes",
             "starting": bool(values.get("Job")),
             "status": values.get("StatusText", ""),
+            "masked": values.get("LoadState") == "masked",
             "since": whole(values.get("ActiveEnterTimestamp", "")),
         }
         for unit, values in _units(named).items()

@@ -11,13 +11,16 @@ from host.common import starts
 from host.common.seat import SEATS, seat_of
 from host.state import docker, gpu
 from host.state.engine_api import load
-from host.state.engines import current, engines, owner, switches
+from host.state.engines import current, engines, last, owner, switches
 from host.state.machine import kernel
 from host.state.readers import free_bytes, lines, meminfo, run, text, whole, word
 from host.state.state import MOST
 
 # Seconds for which the figures of the door, and a hard end, count.
 _FRESH, _DAY = 60, 86_400
+# Where the loop of turns says how it goes: files/host/engine/turns/DESIGN.md.
+_TURNS = "/run/sparkwright"
+_TURN = ("phase", "closed", "why", "waiting", "starts", "hits", "refused", "seconds")
 
 
 def read(root: str, door: str = "door.service") -> dict[str, Any]:
@@ -30,6 +33,7 @@ def read(root: str, door: str = "door.service") -> dict[str, Any]:
     unit = units.get(release or "")
     memory = meminfo()
     return {
+        "last": last(root),
         "release": release,
         **_contents(root),
         "unit": unit,
@@ -48,7 +52,21 @@ def read(root: str, door: str = "door.service") -> dict[str, Any]:
         "held": _held(root),
         "standby": os.path.exists(f"{root}/state/standby@{release}/waits"),
         "down": hard_down(root),
+        "turn": turn(root),
     }
+
+
+def turn(root: str) -> dict[str, Any] | None:
+    """Return how it goes with a seat whose model requests start; None for any other."""
+    try:
+        declared = json.loads(text(f"{root}/manifests/turns.json") or "")["replicas"].items()
+        own = (
+            name for name, each in declared if each["seat"] == seat_of(root) and each["on_demand"]
+        )
+        said = json.loads(text(f"{_TURNS}/turns.json") or "")[next(own)]
+        return {key: said[key] for key in _TURN}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration):
+        return None
 
 
 def hard_down(root: str) -> dict[str, Any] | None:

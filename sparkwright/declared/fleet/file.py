@@ -73,17 +73,18 @@ def _unsupported(fleet: Fleet, recipes: Mapping[str, Recipe]) -> Iterator[str]:
 def _same_names(fleet: Fleet, recipes: Mapping[str, Recipe]) -> Iterator[str]:
     """Yield the replicas with another one's served name: clients name the model they mean.
 
-    Two on one Spark may not share any; those that a gateway asks, none of different models.
+    Those on one Spark may not share any; those that a gateway asks, none of different models.
     """
     for spark in fleet.sparks:
-        first, *others = fleet.replicas_of(spark) or [""]
-        for name in others:
-            own, other = (recipes[fleet.replicas[each].recipe] for each in (name, first))
-            if both := [each for each in own.models if each in other.models]:
+        names: dict[str, str] = {}
+        for name in fleet.replicas_of(spark):
+            own = recipes[fleet.replicas[name].recipe]
+            if both := [each for each in own.models if each in names]:
                 yield (
-                    f"{name}.recipe: found {own.name}, which serves {both[0]}, as replica {first} "
-                    f"does on {spark}; expected a recipe with other names"
+                    f"{name}.recipe: found {own.name}, which serves {both[0]}, as replica "
+                    f"{names[both[0]]} does on {spark}; expected a recipe with other names"
                 )
+            names |= dict.fromkeys(own.models, name)
     known: dict[str, tuple[str, str]] = {}
     for name, replica in fleet.replicas.items() if fleet.gateway else ():
         for served, checkpoint in recipes[replica.recipe].models.items():
@@ -155,36 +156,53 @@ def _replica_problems(fleet: Fleet) -> Iterator[str]:
                     f"{where}.sparks: found {spark}, of hardware class {known.hardware}, in a "
                     f"replica of two; expected {' or '.join(able)}, which a cable can join"
                 )
+        for key in () if replica.on_demand else ("pinned", "idle_minutes", "turn_seconds"):
+            if replica.model_fields_set & {key}:
+                found = f"{where}.{key}: found {shown(getattr(replica, key))}"
+                yield f"{found} without on_demand; expected on_demand: true, or no {key}"
+        if replica.pinned and replica.idle_minutes is not None:
+            found = f"{where}.idle_minutes: found {replica.idle_minutes} beside pinned"
+            yield f"{found}; expected one of the two: a pinned model is never stopped"
     for spark in fleet.sparks:
         yield from _shared_problems(fleet, spark)
 
 
 def _shared_problems(fleet: Fleet, spark: str) -> Iterator[str]:
-    """Yield what is wrong where a Spark is in several replicas: two of it alone may be.
+    """Yield what is wrong where a Spark is in several replicas.
 
-    A third engine beside either of a pair's two would take the memory of both Sparks.
+    A pair gives its Sparks up to others where requests start it, and its head is that of any other
+    pair. It comes first, so that it has the same seat, and its network, on both.
     """
-    first, *others = fleet.replicas_of(spark) or [""]
-    for name in others:
-        own, other = fleet.replicas[name], fleet.replicas[first]
-        where = f"replicas.{name}"
-        uses = f"found {spark}, which replica {first} uses"
-        if others[0] != name:
-            uses = f"found {spark}, which replicas {first} and {others[0]} use"
-            yield f"{where}.sparks: {uses}; expected two replicas of a Spark at the most"
-        elif len({*own.sparks, *other.sparks}) > 1:
-            expected = "expected a Spark that no other replica uses, as one of them is a pair"
-            yield f"{where}.sparks: {uses}; {expected}: only replicas of one Spark share it"
-        elif own.recipe == other.recipe:
-            yield (
-                f"{where}.recipe: found {own.recipe}, which {spark} serves as replica {first}; "
-                "expected another recipe, or another Spark"
-            )
-        elif own.port == other.port:
-            yield (
-                f"{where}.port: found {own.port}, the port of replica {first} on {spark}; expected "
-                f"another, such as port: {own.port + 1}"
-            )
+    names = fleet.replicas_of(spark)
+    ports = {fleet.replicas[name].port for name in names}
+    for place, name in enumerate(names):
+        own, where = fleet.replicas[name], f"replicas.{name}"
+        for first, other in ((each, fleet.replicas[each]) for each in names[:place]):
+            uses = f"{where}.sparks: found {spark}, which replica {first} uses; expected"
+            pairs = [each for each in (first, name) if len(fleet.replicas[each].sparks) > 1]
+            if always := [each for each in pairs if not fleet.replicas[each].on_demand]:
+                yield (
+                    f"{uses} a Spark that no other replica uses, as {always[0]} is a pair, or "
+                    f"on_demand: true at {' and '.join(always)}, so that they take turns"
+                )
+            elif len(pairs) > 1 and own.sparks != other.sparks:
+                yield f"{uses} {shown(other.sparks)}, as pairs that share a Spark have one head"
+            elif pairs == [name]:
+                yield f"{where}: found it after replica {first} on {spark}; expected a pair first"
+            elif own.recipe == other.recipe:
+                yield (
+                    f"{where}.recipe: found {own.recipe}, which {spark} serves as replica {first}; "
+                    "expected another recipe, or another Spark"
+                )
+            elif own.port == other.port:
+                free = next(port for port in range(own.port + 1, 1 << 16) if port not in ports)
+                yield (
+                    f"{where}.port: found {own.port}, the port of replica {first} on {spark}; "
+                    f"expected another, such as port: {free}"
+                )
+            else:
+                continue
+            break
 
 
 def _gateway_problems(fleet: Fleet) -> Iterator[str]:

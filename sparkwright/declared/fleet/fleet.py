@@ -134,6 +134,14 @@ class Replica(Model):
         default_factory=list,
         description="a list of what its recipe may use, such as [trust-remote-code]",
     )
+    on_demand: bool = Field(default=False, description="true if requests start it, or false")
+    pinned: bool = Field(default=False, description="true if it is never stopped, or false")
+    idle_minutes: int | None = Field(
+        default=None, ge=1, le=10_080, description="minutes without a request, from 1 to 10080"
+    )
+    turn_seconds: int = Field(
+        default=60, ge=0, le=3600, description="seconds that it keeps its place, from 0 to 3600"
+    )
 
 
 class FleetSource(Model):
@@ -206,6 +214,8 @@ class Fleet:
             "rank": replica.sparks.index(spark),
             "port": replica.port,
             "api_key": replica.api_key,
+            "on_demand": replica.on_demand,
+            "pinned": replica.pinned,
         }
 
 

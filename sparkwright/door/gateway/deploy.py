@@ -169,7 +169,7 @@ def apply() -> None:
             Directory(f"{folder}/door", mode="700"),
             ManagedFile(f"{folder}/requirements.txt", requirements),
             ManagedFile(f"{folder}/gateway", program("host.door.gateway.gateway")),
-            ManagedFile(f"{folder}/config.json", configuration(replicas, urls, trusted)),
+            ManagedFile(f"{folder}/config.json", configuration(replicas, urls, trusted, keys)),
             *(ManagedFile(f"{folder}/door/{name}", text) for name, text in DOOR_FILES.items()),
             *(unit_file(_FILES / name, **values) for name in UNITS),
         ],

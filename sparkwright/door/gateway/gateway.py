@@ -15,6 +15,7 @@ from sparkwright.declared.fleet.setting_values import is_address
 from sparkwright.declared.fleet.settings import Settings
 from sparkwright.declared.recipe.options import AUTO
 from sparkwright.declared.recipe.recipe import Answers, Recipe
+from sparkwright.door.key import GATEWAY, METRICS, Key
 
 # What Qwen advises for each mode, as the proxy of ig1 has it
 # (github.com/iguanesolutions/qwen35-rp, transform.go at 1950199). The cards of some sizes of
@@ -74,6 +75,7 @@ class Upstream:
         checkpoint: The model's repository on the hub.
         context: Tokens that a request and its answer may have; None where the engine decides.
         keyed: Its door requires a key.
+        on_demand: Requests start it.
     """
 
     replica: str
@@ -82,6 +84,7 @@ class Upstream:
     context: int | None
     keyed: bool
     answers: Answers = "chat"
+    on_demand: bool = False
 
     @property
     def both_modes(self) -> bool:
@@ -98,7 +101,8 @@ def upstreams(fleet: Fleet, recipes: Mapping[str, Recipe]) -> list[Upstream]:
         context = None if length == AUTO else length
         checkpoint, keyed = recipe.checkpoints["model"].repo, replica.api_key != "none"
         names = tuple(recipe.models)
-        result.append(Upstream(name, names, checkpoint, context, keyed, recipe.answers))
+        more = recipe.answers, replica.on_demand
+        result.append(Upstream(name, names, checkpoint, context, keyed, *more))
     return result
 
 
@@ -222,18 +226,36 @@ def listing(names: Iterable[ModelAlias]) -> str:
     return ", ".join(f"{name} ({own})" for name, own in replicas.items())
 
 
-def configuration(replicas: Sequence[Upstream], urls: Mapping[str, str], trusted: str) -> str:
+def configuration(
+    replicas: Sequence[Upstream], urls: Mapping[str, str], trusted: str, keys: Sequence[Key] = ()
+) -> str:
     """Return the gateway's configuration; it has no secret.
 
-    `trusted` are certificates (PEM) that doors may be signed by, beside those of known authorities.
+    Args:
+        trusted: certificates (PEM) that doors may be signed by, beside those of known authorities.
+        keys: of its clients, whose places limit what they may start.
     """
-    doors = {each.replica: {"url": urls[each.replica], "keyed": each.keyed} for each in replicas}
+    doors = {
+        each.replica: {"url": urls[each.replica], "keyed": each.keyed, "on_demand": each.on_demand}
+        for each in replicas
+    }
     models = {}
     for alias in served(replicas):
         serving = [each.replica for each in alias.upstreams]
         own = {"served": alias.served, "replicas": serving, "defaults": dict(alias.sampling)}
         models[alias.name] = own
-    return json.dumps({"doors": doors, "models": models, "trusted": trusted}, indent=2) + "\n"
+    every = {"doors": doors, "models": models, "barred": barred(replicas, keys)}
+    return json.dumps(every | {"trusted": trusted}, indent=2) + "\n"
+
+
+def barred(replicas: Sequence[Upstream], keys: Sequence[Key]) -> dict[str, list[str]]:
+    """Return by the names of keys what they do not start: other replicas than those they name."""
+    on_demand = {each.replica for each in replicas if each.on_demand}
+    may: dict[str, set[str]] = {}
+    for key in keys:
+        named = {*key.places} - {GATEWAY, METRICS}
+        may.setdefault(key.name, set()).update(named or on_demand)
+    return {name: out for name, own in may.items() if (out := sorted(on_demand - own))}
 
 
 def reachable(urls: Iterable[str]) -> list[str]:

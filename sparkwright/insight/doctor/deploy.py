@@ -66,7 +66,7 @@ def doctor(own: Target) -> Generator[StringCommand]:
     finally:
         if own.options.report and is_first_pass():
             _add_to_report(own.options.report, own, checkup, diagnoses)
-    for line, color in report(checkup, diagnoses, own.recipe_name):
+    for line, color in report(checkup, diagnoses, own.recipe_name, own.on_demand):
         notice(line, color)
     if foreign := others(listening, may):
         notice(f"not ours, and open to the LAN: {', '.join(foreign)}")
@@ -103,7 +103,8 @@ def _add_to_report(
     """Add a Spark to the report, which has numbers for names: those are the owner's."""
     sparks = [*fleet_of(own.fleet).sparks]
     number, first = sparks.index(own.spark), not _sections
-    name = f"spark{number + 1}{', second replica' if own.seat else ''}"
+    which = own.replicas.index(own.replica or "") + 1 if own.seat else 0
+    name = f"spark{number + 1}{f', replica {which}' if which else ''}"
     added = section(name, own, checkup, diagnoses)
     _sections[number, own.seat] = added
     examined = [target_of(each).spark for each in state.active_hosts]

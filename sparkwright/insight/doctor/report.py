@@ -24,7 +24,7 @@ _ERROR = ("Error", "ERROR", "error:", "CRITICAL", "engine ended", "failed")
 
 
 def report(
-    checkup: Checkup, diagnoses: Sequence[Diagnosis], recipe: str | None
+    checkup: Checkup, diagnoses: Sequence[Diagnosis], recipe: str | None, on_demand: bool = False
 ) -> Iterator[tuple[str, str]]:
     """Yield the lines for people, each with its color; an idle Spark has no recipe."""
     _, free, available = checkup.memory
@@ -47,6 +47,9 @@ def report(
     unit = checkup.unit
     # It should serve, and has ended, or was started again.
     fails = checkup.release is not None and (unit is None or unit.ended or unit.restarts > 0)
+    if on_demand and (unit is None or unit.active == "inactive"):
+        yield "requests start it: it is stopped, as it is not its turn", "white"
+        fails = False
     if fails and not from_log(checkup.log):
         yield "its log shows no known cause; the last lines:", "red"
         errors = [line for line in checkup.log if any(word in line for word in _ERROR)]

@@ -38,8 +38,15 @@ _FILES = HOST_FILES / "insight" / "monitoring"
 
 def reads(own: Target) -> Iterator[Ask[Any]]:
     """Yield what the steps below read."""
-    if own.is_head:
+    if TIMER in _units_of(own):
         yield Exporter.ask(root=own.root)
+
+
+def _units_of(own: Target) -> list[str]:
+    """Return what tells of a Spark; one may be the worker of a pair, and a head in another seat."""
+    seats = [each for each in own.seats if each.recipe_name]
+    heads, workers = ([each for each in seats if each.is_head is head] for head in (True, False))
+    return [*([TIMER] if heads else []), *([SOCKET] if workers else [])]
 
 
 def metrics_units(names: Iterable[str], root: str, plan: FabricPlan | None) -> list[ManagedFile]:
@@ -53,10 +60,10 @@ def metrics_units(names: Iterable[str], root: str, plan: FabricPlan | None) -> l
 def apply() -> None:
     """Have a head's metrics behind its door, a worker's behind its head's; record; send notices."""
     own = target()
-    unit = (TIMER if own.is_head else SOCKET) if own.recipe_name else None
+    tell = _units_of(own)
     with bad_input():
         address = webhook(own.settings.notify)
-    wanted = {unit, RECORDER if unit else None, _NOTICES[0] if address else None}
+    wanted = {*tell, RECORDER if tell else None, _NOTICES[0] if address else None}
     stopped(name="None of another rank", units=sorted({*_SERVICES, RECORDER, _NOTICES[0]} - wanted))
     secret = HiddenValue(f"{address}\n") if address else None
     secret_file(name="Webhook", path=f"{own.root}/secrets/webhook", content=secret)
@@ -69,13 +76,15 @@ def apply() -> None:
         own_folders = (folder(own.root, "bin"), Directory(f"{own.root}/state/notify"))
         entries = [*own_folders, *program_files(own.root), *units]
         service(name="Notices", unit=_NOTICES[0], entries=entries)
-    if unit:
-        folders = [folder(own.root, each) for each in ("bin", "metrics", "state")]
-        placed = [*folders, *program_files(own.root)]
-        *units, recorder = metrics_units((unit, _SERVICES[unit], RECORDER), own.root, own.fabric)
+    folders = [folder(own.root, each) for each in ("bin", "metrics", "state")]
+    placed = [*folders, *program_files(own.root)]
+    for unit in tell:
+        units = metrics_units((unit, _SERVICES[unit]), own.root, own.fabric)
         service(name="GPU and engine", unit=unit, entries=[*placed, *units])
+    if tell:
+        (recorder,) = metrics_units((RECORDER,), own.root, own.fabric)
         service(name="Flight recorder", unit=RECORDER, entries=[*placed, recorder])
-    if unit == TIMER:
+    if TIMER in tell:
         node_exporter(name="Node exporter", root=own.root)
 
 

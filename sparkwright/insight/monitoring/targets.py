@@ -26,8 +26,7 @@ class ScrapeTarget:
         keyed: It asks for a key.
         certificates: Its own certificate and those that came with it, as PEM; None without TLS.
         server_name: The name that the certificate has, where it is not the address.
-        seat: Of two replicas on one Spark, the label of this one's figures: "" for the first. None
-            where its Spark serves one.
+        others: The labels of the figures of its Spark's other replicas: "" for the first one's.
     """
 
     replica: str
@@ -36,7 +35,7 @@ class ScrapeTarget:
     keyed: bool
     certificates: str | None = None
     server_name: str | None = None
-    seat: str | None = None
+    others: tuple[str, ...] = ()
 
     @property
     def url(self) -> str:
@@ -99,10 +98,10 @@ def _target(fleet: Fleet, name: str, settings: Settings, record: bool) -> Scrape
         server_name = plain[0] if plain and host not in known else None
     elif bind not in (*_EVERYWHERE, *_LOOPBACK):
         host = bind
-    seat = None if len(beside) == 1 else "" if beside[0] == name else name
+    others = tuple("" if each == beside[0] else each for each in beside if each != name)
     address, keyed = f"{bracketed(host)}:{replica.port}", replica.api_key != "none"
     chain = certificate.chain if certificate else None
-    return ScrapeTarget(name, tuple(replica.sparks), address, keyed, chain, server_name, seat)
+    return ScrapeTarget(name, tuple(replica.sparks), address, keyed, chain, server_name, others)
 
 
 def _names(chain: str) -> list[str]:

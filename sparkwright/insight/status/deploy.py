@@ -15,7 +15,7 @@ from sparkwright.common.startup import last_starts
 from sparkwright.common.terminal import plain
 from sparkwright.door.door import door_unit
 from sparkwright.insight.status import status
-from sparkwright.insight.status.status import Reading, SparkRow
+from sparkwright.insight.status.state import PATIENCE, Reading, SparkRow
 from sparkwright.run.ending import check_alone, tell_machines
 from sparkwright.run.failures import why_silent
 from sparkwright.run.session import check_is_run
@@ -69,7 +69,7 @@ def _read(asked: Container[Host], seat: Target) -> SparkRow:
         return _row(seat)
     ask = Reading.ask(root=seat.place, door=door_unit(seat.place))
     try:
-        how = {"_sudo": False, "_timeout": status.PATIENCE, "_ignore_errors": True}
+        how = {"_sudo": False, "_timeout": PATIENCE, "_ignore_errors": True}
         return _row(seat, ask.value(*answers(spark, ask, **how)))
     except ConnectError:
         return _row(seat)
@@ -85,7 +85,9 @@ def _row(own: Target, reading: Reading | None = None, slow: bool = False) -> Spa
     name = own.recipe.name if own.recipe else None
     door = door_unit(own.place)
     silent = why_silent(own.host)
-    return SparkRow(own.spark, own.replica, name, own.rank, reading, slow, silent, door)
+    return SparkRow(
+        own.spark, own.replica, name, own.rank, reading, slow, silent, door, own.on_demand
+    )
 
 
 def _show(rows: list[SparkRow], path: str | None, again: bool) -> None:
@@ -100,6 +102,8 @@ def _show(rows: list[SparkRow], path: str | None, again: bool) -> None:
         which = f" ({row.replica})" if sparks.count(row.spark) > 1 else ""
         if starts := last_starts(row.reading.starts if row.reading else ()):
             click.echo(plain(f"{row.spark}{which}: {starts}"))
+        if turns := status.turns(row):
+            click.echo(plain(f"{row.spark}{which}: {turns}"))
         for warning in status.warnings(row):
             line = plain(f"{row.spark}{which}: {warning}")
             click.secho(line, fg="yellow" if row.reading else "red")

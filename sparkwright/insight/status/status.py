@@ -2,21 +2,14 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from sparkwright.common.command_line import next_line
 from sparkwright.common.hardware import GIB
-from sparkwright.common.part import Bounded, Part
 from sparkwright.common.progress import time_text
-from sparkwright.common.startup import Start
-from sparkwright.door.door import UNIT
-from sparkwright.engine.state import EngineUnit
-from sparkwright.insight.doctor.checkup import GpuReading, HardDown
+from sparkwright.insight.status.state import PATIENCE, Reading, SparkRow
 from sparkwright.plan.causes.thresholds import DISK_FULL, EARLYOOM, KV_FULL, MEMORY_LOW
 
-# Seconds for one reading: the engine's counters twice within a second, and nvidia-smi.
-PATIENCE = 5
 _HEADINGS = (
     *("spark", "replica", "recipe", "release", "up since", "tok/s", "requests", "KV", "drafts"),
     *("GiB", "MHz", "W", "°C", "restarts", "standby"),
@@ -28,88 +21,6 @@ _SPARED = (
     *("°C", "W", "MHz", "drafts", "KV", "standby", "restarts", "requests", "recipe", "GiB"),
     "replica",
 )
-
-
-class EngineLoad(Bounded):
-    """The work of an engine, by two readings of its counters; None for what this vLLM lacks.
-
-    Attributes:
-        tokens, prompt_tokens: generated and read in a second, by all requests together.
-        kv_usage: share of the KV cache that is in use, 0 to 1.
-        acceptance: share of the drafted tokens that were accepted since the engine's start.
-    """
-
-    tokens: float
-    prompt_tokens: float
-    running: int | None
-    waiting: int | None
-    kv_usage: float | None
-    acceptance: float | None
-
-
-class Reading(Part):
-    """The present state of one Spark.
-
-    Attributes:
-        release, recipe: what should serve, by its `current` link; None where nothing was set up.
-        models: the names by which clients ask for that release.
-        unit: the engine of that release; None where systemd knows none.
-        starts: those of its recipe and image, the last one last.
-        others: further releases that run or start.
-        switches: releases to which a switch is under way.
-        load: None where no engine answers, as on the worker of a pair.
-        clock_limit: MHz that the GPU's clock may reach; None where we have set no limit.
-        door: the state of its unit, as systemd names it.
-        held: requests that waited at the door for an engine, at most 15 s ago; None if unknown.
-        standby: the engine of its next start waits beside it.
-        down: its last hard end, of a day.
-    """
-
-    part: ClassVar = "status"
-    patience: ClassVar = PATIENCE
-
-    release: str | None
-    recipe: str | None
-    models: tuple[str, ...]
-    unit: EngineUnit | None
-    starts: tuple[Start, ...] = ()
-    others: tuple[str, ...]
-    switches: tuple[str, ...]
-    load: EngineLoad | None
-    gpu: GpuReading | None
-    clock_limit: int | None
-    memory_total: int
-    memory_available: int
-    disk_free: int
-    door: str
-    held: int | None
-    standby: bool = False
-    down: HardDown | None = None
-
-    @property
-    def since(self) -> int | None:
-        """When the engine began to serve, in seconds since the epoch; None while it does not."""
-        return self.unit.since if self.unit and self.unit.active == "active" else None
-
-
-@dataclass(frozen=True)
-class SparkRow:
-    """A Spark of the inventory, and what it should serve.
-
-    Attributes:
-        reading: None where there was no answer: `silent` says why.
-        slow: there was a login, and no answer in time.
-        door: the unit of the replica's door.
-    """
-
-    spark: str
-    replica: str | None
-    recipe: str | None
-    rank: int | None
-    reading: Reading | None
-    slow: bool = False
-    silent: str = "no answer"
-    door: str = UNIT
 
 
 def warnings(row: SparkRow) -> Iterator[str]:
@@ -161,19 +72,34 @@ def _of_engine(row: SparkRow, reading: Reading) -> Iterator[str]:
     unit, load = reading.unit, reading.load
     if row.recipe is None or reading.release is None:
         return
-    if unit is None or unit.active != "active":
+    if reading.turn and reading.turn.why:
+        yield f"requests are refused: {reading.turn.why}"
+    elif row.on_demand and not reading.turn:
+        yield "no request can start it; systemctl status turns tells why"
+    waits = row.on_demand and (unit is None or unit.active != "failed")
+    if not waits and (unit is None or unit.active != "active"):
         status = f" ({unit.status})" if unit and unit.status else ""
         yield f"the engine is {unit.active if unit else 'not there'}{status}"
-    elif row.rank == 0 and load is None:
+    elif row.rank == 0 and load is None and unit and unit.active == "active":
         yield "the engine does not answer /metrics"
     if unit and unit.restarts:
         yield f"the engine was started again {unit.restarts} times; {next_line('doctor')} tells why"
     if row.rank == 0 and reading.door != "active":
         yield f"the door is {reading.door}: clients get no answer; systemctl status {row.door}"
-    if reading.held:
+    if reading.held and not row.on_demand:
         yield f"the door holds {reading.held} requests until an engine serves"
     if load and load.kv_usage and load.kv_usage > KV_FULL and load.waiting:
         yield f"the KV cache is full, and {load.waiting} requests wait"
+
+
+def turns(row: SparkRow) -> str:
+    """Return how it goes with a replica that requests start, in a line; "" of any other."""
+    reading, turn = row.reading, row.reading and row.reading.turn
+    if not (turn and reading and row.on_demand):
+        return ""
+    last = [f" (the last one {time_text(each.at, '%d %b %H:%M')})" for each in reading.starts[-1:]]
+    served = f"{turn.starts} starts{''.join(last)} and {turn.hits} requests so far"
+    return f"{turn.phase}, {turn.waiting} wait; {served}; a start takes {turn.seconds} s"
 
 
 def table(rows: Sequence[SparkRow], width: int | None = None) -> list[str]:
@@ -235,6 +161,8 @@ def _since(row: SparkRow, reading: Reading) -> str:
         return "idle"
     words = {"activating": "starting", "inactive": "stopped", "deactivating": "stopping"}
     state = reading.unit.active if reading.unit else "not there"
+    if row.on_demand and state in ("inactive", "not there"):
+        return "on demand"
     return words.get(state, state)
 
 
@@ -270,6 +198,7 @@ def _entry(row: SparkRow) -> Mapping[str, Any]:
         used, total = gpu.memory_used, gpu.memory_total
     return entry | {
         "release": reading.release,
+        "last_served": reading.last,
         "models": list(reading.models),
         "switches": list(reading.switches),
         "state": unit and unit.active,
@@ -277,6 +206,8 @@ def _entry(row: SparkRow) -> Mapping[str, Any]:
         "up_since": reading.since,
         "restarts": unit and unit.restarts,
         "standby": reading.standby,
+        "on_demand": row.on_demand,
+        "turn": reading.turn and reading.turn.model_dump(),
         "starts": [each.model_dump() for each in reading.starts],
         "hard_down": reading.down and reading.down.model_dump(include={"at", "back", "cause"}),
         "tokens_per_second": load and round(load.tokens, 1),

@@ -19,10 +19,11 @@ from sparkwright.machine.preflight.preflight import differences, findings
 from sparkwright.machine.preflight.requirements import Requirements, summary
 from sparkwright.plan.memory.check import memory_findings
 from sparkwright.plan.memory.plan import Load, engine_bytes, load_of, plan_memory
+from sparkwright.plan.memory.turns import Tenant, alone, room, together, unmet
 from sparkwright.plan.release.lock import image_key, places
 from sparkwright.run.spark import fleet_of
 from sparkwright.run.state import read
-from sparkwright.run.target import Target, target
+from sparkwright.run.target import Target, bad_input, target
 
 # By run and Spark: whether it was found unfit.
 _judged: dict[State, dict[str, bool]] = {}
@@ -42,12 +43,15 @@ def apply() -> None:
     """Judge the Spark; list every error and warning with its remedy."""
     own = target()
     wanted = [_requirements(each) for each in own.seats]
-    preflight(name="Fit to serve", wanted=wanted, worker=own.peer if own.is_head else None)
+    with bad_input():
+        turns = own.tenants
+    worker = own.peer if own.is_head else None
+    preflight(name="Fit to serve", wanted=wanted, worker=worker, turns=turns)
 
 
 @operation()
 def preflight(
-    wanted: Sequence[Requirements], worker: Host | None = None
+    wanted: Sequence[Requirements], worker: Host | None = None, turns: Sequence[Tenant] = ()
 ) -> Generator[StringCommand]:
     """Fail with every error that is found, each with its remedy; warnings are only shown.
 
@@ -55,25 +59,35 @@ def preflight(
         wanted: of each replica of the Spark.
         worker: the other Spark, where this one is the head of a pair: they must be alike, and the
             head reports where they are not.
+        turns: the replicas, where models take turns.
     """
     root = target().root
     seats = [(read(host, _ask(root, each, each.ports)), each) for each in wanted]
     survey, own = seats[0]
     other = read(worker, _ask(root, own, ())) if worker else None
-    second = seats[1] if len(seats) > 1 else None
-    found = [*findings(survey, own, time.time(), other, second)]
-    is_plan = planning() and not is_looking()
+    found = [*findings(survey, own, time.time(), other, seats[1:])]
+    is_plan, refused = planning() and not is_looking(), set[str | None]()
     for each, required in seats:
-        others = (one for _, one in seats if one is not required and one.load)
+        # Others on demand make room for it.
+        others = [one for _, one in seats if one is not required and one.load and not one.yields]
         beside = sum(engine_bytes(one.load, one.hardware) for one in others if one.load)
         memory = required.hardware, each.memory, each.kernel.handover, beside
         for finding in memory_findings(required.load, *memory) if required.load else ():
-            named = f"{required.replica}: {finding.found}" if second else finding.found
+            names = " and ".join(str(one.replica) for one in others if turns)
+            who = f"{required.replica}{names and f' beside {names}'}"
+            named = f"{who}: {finding.found}" if seats[1:] else finding.found
             found.append(replace(finding, found=named))
+            refused |= {required.replica} if finding.error else set()
         if is_plan and required.release:
             plan = plan_memory(required.load, *memory) if required.load else None
             for line in summary(required.release, each, required, plan):
                 host.log_styled(plain(line), log_func=logger.info)
+    total = room(own.hardware, survey.memory, survey.kernel.handover)
+    turns = alone(turns, total)
+    found += (finding for name, finding in unmet(turns, total) if name not in refused)
+    if is_plan and turns:
+        line = f"may run together: {together(turns, total)}"
+        host.log_styled(plain(line), log_func=logger.info)
     name = spark_name(host)
     first = _machines.setdefault(host.state, {}).setdefault(survey.machine, name)
     if survey.machine and first != name:
@@ -133,6 +147,8 @@ def _requirements(own: Target) -> Requirements:
         settings=settings,
         release=release,
         load=_load(own),
+        on_demand=own.on_demand,
+        yields=own.yields,
         replica=own.replica,
         head=own.ranks[0] if release and not own.is_head else None,
         weights=sum(checkpoint.size for checkpoint in locked if checkpoint),
@@ -161,5 +177,6 @@ def _load(own: Target) -> Load | None:
     """Return the load of a seat; where the release has sizes by the plan, that of the recipe."""
     if own.recipe is None or own.release is None:
         return None
-    recipe = own.recipe.for_sparks(1) if own.replicas else own.release.recipe
-    return load_of(recipe, own.lock, len(own.ranks))
+    nodes = len(own.ranks)
+    recipe = own.recipe.for_sparks(nodes) if own.replicas else own.release.recipe
+    return load_of(recipe, own.lock, nodes)

@@ -25,16 +25,16 @@ def findings(
     wanted: Requirements,
     now: float,
     worker: Survey | None = None,
-    second: tuple[Survey, Requirements] | None = None,
+    others: Sequence[tuple[Survey, Requirements]] = (),
 ) -> Iterator[Finding]:
     """Yield all findings about a Spark.
 
     Args:
         now: this machine's clock when the survey was taken.
         worker: the other Spark, where this one is the head of a pair.
-        second: the Spark's second replica: what it has of it, and what that requires.
+        others: of each further replica, what the Spark has of it, and what that requires.
     """
-    seats = [(survey, wanted), *([second] if second else [])]
+    seats = [(survey, wanted), *others]
     yield from _hardware(survey, wanted)
     yield from _software(survey, wanted, now)
     yield from _kernel(survey, wanted)
@@ -46,6 +46,11 @@ def findings(
                     f"port {listener.port} is taken by {listener.command} (pid {listener.pid})",
                     "Stop it, or give the replica another `port:` in the inventory",
                 )
+        if required.on_demand and required.settings.hold_seconds == 0:
+            yield error(
+                f"{required.replica}: hold_seconds is 0: no request waits, and so none starts it",
+                "Leave hold_seconds out of the group data",
+            )
         yield from required.doubts
 
 

@@ -29,6 +29,8 @@ class Requirements:
         doubts: warnings about its recipe.
         folders: the checkpoint folders, under the root or anywhere, that count as fetched already.
         place: the folder of the seat.
+        on_demand: requests start it.
+        yields: another one may have its place.
     """
 
     hardware: Hardware
@@ -45,6 +47,8 @@ class Requirements:
     doubts: Sequence[Finding] = ()
     folders: Sequence[str] = ()
     place: str = ""
+    on_demand: bool = False
+    yields: bool = False
 
 
 def summary(
@@ -55,7 +59,8 @@ def summary(
     place = f"the head is {head}" if head else f"on port {wanted.ports[0]}"
     yield f"{wanted.replica}: {recipe.name} as {', '.join(recipe.models)}, {place}"
     hold = wanted.settings.hold(recipe.start_timeout)
-    yield f"  release {release.id}; {_now(release.id, hold, survey, plan)}"
+    now = "requests start it" if wanted.on_demand else _now(release.id, hold, survey, plan)
+    yield f"  release {release.id}; {now}"
     image = 0 if survey.image else wanted.image
     sizes = {"weights": max(0, wanted.weights - survey.weights), "image": image}
     missing = [f"{size_text(size)} of {what}" for what, size in sizes.items() if size]

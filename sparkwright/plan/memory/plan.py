@@ -48,7 +48,7 @@ WANTED = {1: 9, 2: 10}
 CONTEXT = GIB // 2
 # What the processes of a second engine take of the host besides: 0.66 GB its API server and 0.61 GB
 # its core were measured (vLLM 0.32.0 on a CPU); what is loaded for a GPU is more, and not measured.
-_PROCESSES = 2 * GIB
+PROCESSES = 2 * GIB
 # What a standby takes of the host: 1,946 and 2,285 MiB were its own (PSS; vLLM 0.26.0, two H200s).
 STANDBY = int(2.3 * GIB)
 
@@ -260,7 +260,7 @@ def engine_bytes(load: Load, hardware: Hardware) -> int:
         return 0
     plan = plan_memory(load, hardware)
     engine = plan.engine if plan else int(share_of(load.recipe) * hardware.total_gib * GIB)
-    return engine + (_PROCESSES if hardware.unified else CONTEXT)
+    return engine + (PROCESSES if hardware.unified else CONTEXT)
 
 
 def standby_room(load: Load, hardware: Hardware) -> int:

@@ -11,6 +11,7 @@ from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.common.operations import failing
 from sparkwright.common.part import Part
+from sparkwright.engine.deploy import take_turns
 from sparkwright.engine.operations import serving, switch_settings
 from sparkwright.engine.switch import Outcome, is_beside
 from sparkwright.run.session import start_session
@@ -36,7 +37,7 @@ def intend(answers: str) -> None:
         if served := own.release:
             asked = switch_settings(own, served)
             memory = read_now(host, asked.ask_memory(own.place, served.id))
-            fits = not asked.others and is_beside(asked, memory)
+            fits = not own.replicas and is_beside(asked, memory)
             models = [*served.recipe.models]
             _write_answer(answers, own, release=served.id, models=models, fits=fits)
 
@@ -45,6 +46,7 @@ def intend(answers: str) -> None:
 def switch(answers: str, minimum_speed: float | None = None) -> None:
     """Have the chosen replicas serve their releases, which are on their Sparks."""
     start_session(lease=True)
+    take_turns()
     for own in seats():
         if own.release:
             switched(name="Serve the release", own=own, answers=answers, least=minimum_speed)
@@ -57,8 +59,9 @@ def switched(own: Target, answers: str, least: float | None) -> Generator[Pyinfr
     assert release
     try:
         yield from serving._inner(release, switch_settings(own, release), own.peer, outcome)
-        # What makes no tokens has no speed in tokens.
-        if least and outcome.served and own.is_head and release.recipe.answers == "chat":
+        # What makes no tokens has no speed in tokens; what waits for its turn, none now.
+        chats = release.recipe.answers == "chat" and not own.on_demand
+        if least and outcome.served and own.is_head and chats:
             model = release.recipe.served_names[0]
             measured = read_now(host, Speed.ask(root=own.place, release=release.id, model=model))
             speed = measured.speed

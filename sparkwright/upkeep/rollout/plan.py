@@ -32,7 +32,7 @@ class Serving:
     Attributes:
         release: None unless all its Sparks serve the same one.
         boots: what it serves after a boot.
-        since: when the engine of each Spark began to serve.
+        since: when the engine of each Spark began to serve; None where requests start it.
         names: by which clients ask for it.
         switching: a switch is under way.
         problem: why a Spark gave no answer; "" if all did.
@@ -84,14 +84,20 @@ def serving_of(rows: Sequence[Mapping[str, Any]]) -> Serving:
     for row in rows:
         if not row["answers"]:
             return Serving(problem=f"{row['spark']}: {', '.join(row['warnings'])}")
-    releases = {row["release"] if row["state"] == "active" else None for row in rows}
+    releases = {row["release"] if _serves(row) else None for row in rows}
     return Serving(
         release=releases.pop() if len(releases) == 1 else None,
         boots=rows[0]["release"],
-        since=tuple(row["up_since"] for row in rows),
+        since=tuple(None if row["on_demand"] else row["up_since"] for row in rows),
         names=frozenset(rows[0]["models"]),
         switching=any(row["switches"] for row in rows),
     )
+
+
+def _serves(row: Mapping[str, Any]) -> bool:
+    """Tell whether it serves, or would if requests asked for it: it has before."""
+    may = row["on_demand"] and row["state"] != "failed" and row["last_served"] == row["release"]
+    return bool(may or row["state"] == "active")
 
 
 def make_plan(

@@ -279,3 +279,36 @@ def test_a_client_that_leaves_is_forgotten(patient: Running, size: int, engines:
     until(lambda: patient.status("POST", PATH) == 200)
     waiting(patient, 0)
     assert server.paths[PATH] == 1
+
+
+def test_what_waits_in_vain_is_told_why(patient: Running, asked: Asked) -> None:
+    asked.post(2)
+    waiting(patient, 2)
+    said = threading.Thread(target=lambda: heads.append(patient.ask("POST", PATH)[2]))
+    heads: list[dict[str, str]] = []
+    said.start()
+    waiting(patient, 3)
+    patient.door.refuse('"coder" answers, for long;\nask again', 40)
+    assert asked.all() == ["503"] * 2
+    said.join(timeout=patience())
+    assert all("coder answers, for long ask again." in str(answer) for _, answer in asked.answers)
+    assert heads[0]["Retry-After"] == "40"
+    # Who comes then hears so at once, until the door is told otherwise.
+    assert patient.ask("POST", PATH)[2]["Retry-After"] == "40"
+    patient.door.let_wait()
+    asked.post()
+    waiting(patient, 1)
+    patient.door.offer("a")
+    with engine_of(patient.root, "a"):
+        assert asked.all()[2:] == ["a"]
+
+
+def test_any_change_ends_a_refusal(patient: Running, asked: Asked) -> None:
+    """Who refuses may be killed; what he has said goes with the next restart."""
+    patient.door.refuse("why", 40)
+    patient.door.sync()
+    asked.post()
+    waiting(patient, 1)
+    patient.door.prepare()
+    assert patient.door.haproxy.running()
+    assert "down" in (patient.root / "door/choice.map").read_text()

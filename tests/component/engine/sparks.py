@@ -30,7 +30,9 @@ _FAKE = f"env PYTHONPATH={FILES}:{FILES.parent} {sys.executable} -m {__package__
 _PROGRAM = """
 import json, sys
 from host.common import probe
-from host.engine import peer_link, standby, supervisor
+from pathlib import Path
+from host.engine import peer_link, places, standby, supervisor
+places.RUN = Path(sys.argv[2]) / "run"
 for name, value in json.loads(sys.argv.pop(1)).items():
     module, _, constant = name.partition(".")
     setattr(globals()[module], constant, value)
@@ -41,6 +43,7 @@ TIMES: dict[str, Any] = {
     "peer_link.SILENCE": patience(),
     "peer_link.GREETING": patience(),
     "peer_link.RETRY": 0.1,
+    "places.LOOK": 0.05,
     "probe.READY_INTERVAL": 0.05,
     "probe.INTERVAL": 0.05,
     "probe.TOKEN_DEADLINE": patience(),

@@ -95,6 +95,34 @@ def test_one_ends_and_so_does_the_other(pair: Pair, which: int, reason: str) -> 
         serve(pair)
 
 
+def test_where_models_take_turns_the_worker_asks_for_its_place_and_gives_it_back(
+    pair: Pair,
+) -> None:
+    head, worker = pair
+    for spark in pair:
+        (spark.root / "manifests").mkdir()
+        (spark.root / "manifests/turns.json").write_text("{}")
+    run = worker.root / "run"
+    asks, go, back = (run / f"{RELEASE}.worker.{word}" for word in ("asks", "go", "back"))
+    for spark in pair:
+        spark.start()
+    until(asks.exists)
+    worker.live_on()
+    # The memory has another engine still: neither has a container.
+    assert not (head.root.parent / "starts").exists()
+    go.touch()
+    for spark in pair:
+        spark.wait_ready()
+    assert (head.root.parent / "starts").read_text().split() == ["spark-b", "spark-a"]
+    (head.root / "run").mkdir()
+    back.touch()
+    until((head.root / f"run/{RELEASE}.back").exists)
+    # Its loop has it stopped, when its answers have ended.
+    head.signal(signal.SIGTERM)
+    assert (head.end(), worker.end()) == (0, 1)
+    assert [*run.iterdir()] == []
+
+
 def test_silence_is_a_loss(pair: Pair) -> None:
     serve(pair, **{"peer_link.SILENCE": patience(1)})
     head, frozen = pair

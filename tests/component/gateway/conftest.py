@@ -1,5 +1,5 @@
 """One gateway and its replicas, for all tests here."""
 
-from tests.makers.gateway_running import dead, doors, python, started, tls, url
+from tests.makers.gateway_running import dead, doors, python, sleeper, started, tls, url
 
-__all__ = ["dead", "doors", "python", "started", "tls", "url"]
+__all__ = ["dead", "doors", "python", "sleeper", "started", "tls", "url"]

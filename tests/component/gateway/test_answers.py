@@ -58,6 +58,7 @@ def test_every_key_opens(url: str, key: str) -> None:
     names = [each["id"] for each in json.loads(text)["data"]]
     assert names == [
         *("tiny", *(f"tiny-{profile}" for profile in profiles), "qwen36-fast", "dead"),
+        *("both", "sleepy"),
         *("tiny-texts", "tiny-scores"),
     ]
 

@@ -106,6 +106,8 @@ SERIES = """
 up{job="door", replica="chat", spark="a"}: 1x60 0x400
 up{job="engine", replica="chat", spark="a"}: 1x60 0x400
 up{job="host", replica="chat", spark="a"}: 1x60 0x400
+up{job="engine", replica="rests", spark="a"}: 0x460
+spark_turn_starts_total{replica="rests", spark="a"}: 3x460
 spark_engine_restarts_total{spark="a"}: 1x60 3x400
 spark_engine_failed{spark="a"}: 0x60 1x400
 vllm:num_requests_waiting{replica="chat"}: 0 9x20 0x38 4x400

@@ -164,6 +164,8 @@ def test_prometheus_finds_all_that_the_dashboard_shows(
         write_metrics(root)
     labels = 'spark="spark-c",replica="other",job="engine",instance="spark-c"'
     (root / "metrics" / "forged.prom").write_text(f"forged{{{labels}}} 1\n")
+    turns = (f"spark_turn_{name}_total 1\n" for name in ("starts", "refused"))
+    (root / "metrics" / "turns.prom").write_text("".join(turns))
     prometheus = Prometheus(watched(root, door_of_head, KEY, None))
     try:
         everything = {"engine": "1", "door": "1", "host": "1"}

@@ -1,5 +1,6 @@
 """What a Spark tells of GPU and engine."""
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from host.insight.monitoring import metrics
+from host.state import status
 from tests.component.monitoring.given import worker, write_metrics
 from tests.component.servers import free_port
 from tests.programs import host_program
@@ -72,6 +74,26 @@ def test_a_head_tells_whose_keys_are_used_at_each_of_its_doors(
     assert found['spark_door_requests_given_up_total{spark="spark-a"}'] == 5
     assert found['spark_engine_active{spark="spark-a"}'] == 1
     assert found['spark_engine_active{spark="spark-a",seat="embed"}'] == 1
+
+
+def test_a_model_that_requests_start_tells_of_its_turns(
+    root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    said = {"phase": "starting", "closed": False, "waiting": 2, "starts": 3, "hits": 120}
+    said |= {"refused": 1, "seconds": 95, "why": ""}
+    (root / "manifests").mkdir()
+    declared = {"chat": {"seat": "", "on_demand": True}}
+    (root / "manifests/turns.json").write_text(json.dumps({"replicas": declared}))
+    (tmp_path / "turns.json").write_text(json.dumps({"chat": said}))
+    monkeypatch.setattr(status, "_TURNS", str(tmp_path))
+    found = values(metrics.text_of(metrics.own(root)))
+    assert {name: value for name, value in found.items() if "_turn_" in name} == {
+        'spark_turn_starting{spark="spark-a"}': 1,
+        'spark_turn_starts_total{spark="spark-a"}': 3,
+        'spark_turn_hits_total{spark="spark-a"}': 120,
+        'spark_turn_refused_total{spark="spark-a"}': 1,
+        'spark_turn_start_seconds{spark="spark-a"}': 95,
+    }
 
 
 def test_a_spark_tells_of_its_gpu_and_its_engine(root: Path) -> None:

@@ -26,6 +26,7 @@ _PROGRAM = """
 import json, subprocess, sys
 from pathlib import Path
 from host.door import door
+from host.engine import places
 from host.engine.switch import candidate, course, units
 from tests.component.switch import systemctl
 state, changed = Path(sys.argv.pop(1)), json.loads(sys.argv.pop(1))
@@ -33,7 +34,7 @@ for name, value in changed.items():
     for module in (course, candidate):
         if hasattr(module, name):
             setattr(module, name, value)
-units.WANTS = state / "wants"
+units.WANTS, places.RUN = state / "wants", state / "run"
 run = subprocess.run
 
 def asked(command, **options):
@@ -233,7 +234,7 @@ class Spark:
         text = (self.root / "door/engines.cfg").read_text()
         servers = text.partition("backend patient")[0].split("    server ")[1:]
         choice = dict(
-            line.split() for line in (self.root / "door/choice.map").read_text().splitlines()
+            line.split(" ", 1) for line in (self.root / "door/choice.map").read_text().splitlines()
         )
         names = sorted(
             (server.split()[0] for server in servers), key=lambda name: name != choice["first"]

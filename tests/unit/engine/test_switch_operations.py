@@ -1,6 +1,7 @@
 """What a run does about what serves, and what it says."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -65,6 +66,58 @@ def test_what_serves_is_put_right_without_a_switch(found: dict[str, str], comman
     (done,) = changes(driven)
     assert command in done
     assert driven.predicts_change(serving, release=NEW, settings=SETTINGS)
+
+
+TURNS = replace(SETTINGS, on_demand=True)
+
+
+@pytest.mark.parametrize("active", ["active", "inactive", "activating", "deactivating"])
+@pytest.mark.parametrize("hold", ["no", "yes"])
+def test_a_model_whose_turn_it_is_not_is_left_alone(active: str, hold: str) -> None:
+    """Neither is it started, nor its door opened."""
+    told = engines((NEW.id, active), current=NEW.id, hold=hold) | {"last": NEW.id}
+    driven = spark(told)
+    assert driven.run(serving, release=NEW, settings=TURNS).did_succeed()
+    assert changes(driven) == []
+    assert not driven.predicts_change(serving, release=NEW, settings=TURNS)
+
+
+@pytest.mark.parametrize(
+    ("found", "command"),
+    [
+        ({"current": "old"}, f"systemctl start switch@{NEW.id}"),
+        ({"last": "old"}, f"systemctl start switch@{NEW.id}"),
+        ({"last": None}, f"systemctl start switch@{NEW.id}"),
+        ({"active": "failed"}, f"systemctl start switch@{NEW.id}"),
+        ({"enabled": NEW.id}, f"systemctl disable --quiet vllm@{NEW.id}"),
+        ({"first": "old"}, f"bin/sparkwright-host door /opt/x offer {NEW.id} "),
+        ({"active": "active", "serves": False}, "is active, but"),
+    ],
+)
+def test_what_differs_of_one_on_demand_is_put_right(found: dict[str, Any], command: str) -> None:
+    last, active = found.pop("last", NEW.id), found.pop("active", "inactive")
+    told = engines((NEW.id, active), **({"current": NEW.id} | found)) | {"last": last}
+    driven = spark(told)
+    driven.run(serving, release=NEW, settings=TURNS)
+    assert any(command in script for script in changes(driven))
+    assert driven.predicts_change(serving, release=NEW, settings=TURNS)
+
+
+def test_a_run_has_what_a_person_stopped_be_started_again() -> None:
+    told = engines(current=NEW.id) | {"last": NEW.id}
+    told["units"][NEW.id]["masked"] = True
+    driven = spark(told)
+    assert driven.run(serving, release=NEW, settings=TURNS).did_succeed()
+    assert changes(driven) == [f"systemctl unmask --runtime --quiet vllm@{NEW.id}.service"]
+
+
+@pytest.mark.parametrize("shares", [True, False])
+def test_the_share_of_a_pair_is_off_where_no_seat_is_its_head(shares: bool) -> None:
+    driven = spark(SETTLED | {"shares": True})
+    settings = replace(SETTINGS, shares=shares)
+    assert driven.run(serving, release=NEW, settings=settings).did_succeed()
+    off = "systemctl disable --quiet --now fabric-share.socket"
+    assert changes(driven) == ([] if shares else [off])
 
 
 def test_a_switch_is_a_job_of_the_spark() -> None:

@@ -91,8 +91,8 @@ def test_an_engine_that_exceeds_memory_with_the_other_one_is_not_started() -> No
     assert crowded(plan, spark(engine=None, beside=10 * GIB)) is None
     why = crowded(plan, spark(engine=room - 9 * GIB, beside=10 * GIB))
     assert why
-    assert "the 10.0 GiB of the Spark's other replica" in why
-    assert "`--limit` and its name" in why
+    assert "the 10.0 GiB of the Spark's other replicas" in why
+    assert "`--limit` and a name" in why
     total = int(HARDWARE["rtx-5090"].total_gib * GIB)
     assert crowded(CARD, spark(engine=total - GIB, beside=GIB)) is None
     assert crowded(CARD, spark(engine=total - GIB, beside=GIB + 1))

@@ -58,9 +58,11 @@ FOUND = {
         "daemon_json": "",
         "proxies": [],
     },
+    "machine.memory": {"total": 8 << 30, "available": 0, "handover": 0, "gpu_free": None}
+    | {"engine": None, "beside": 0, "reserved": 0},
     "machine.gpu_proof": {"versions": ["1"], "proved": ["1"]},
-    "engines": lambda root, release="", **_: engines(
-        (release, "active"), enabled=release, current=release
+    "engines": lambda root, release="", **_: (
+        engines((release, "active"), enabled=release, current=release) | {"last": release}
     ),
     "machine.watchdog": {"device": True, "offered": True, "set_by": "", "seconds": 0},
     "placed": lambda units=(), **_: placed(units=dict.fromkeys(units, "loaded active enabled 1")),
@@ -103,10 +105,11 @@ def plan(own: Driven) -> None:
     [
         ALONE,
         ALONE | {"replicas": ["chat", "embed"]},
+        ALONE | {"replicas": ["chat", "embed"], "on_demand": True},
         {"spark": "a", "hardware": "lab"},
         ALONE | {"notify": "https://ntfy.lan/sparks"},
     ],
-    ids=["one", "two", "idle", "notified"],
+    ids=["one", "two", "in turn", "idle", "notified"],
 )
 def test_all_is_asked_beforehand(more: dict[str, Any], fleet: Path) -> None:
     fleet.write_text(INVENTORY)
@@ -134,6 +137,51 @@ def test_so_is_what_the_other_of_a_pair_reads(fleet: Path) -> None:
     assert (len(head.asked), len(worker.asked)) == (1, 1)
 
 
+SHARED = """\
+sparks: {a: {}, b: {}}
+replicas:
+  large: {recipe: lab-tiny, sparks: [a, b], on_demand: true}
+  one: {recipe: lab-built, sparks: [a], port: 8001, on_demand: true, api_key: none}
+  other: {recipe: lab-embedding, sparks: [b], port: 8001, on_demand: true, api_key: none}
+"""
+
+
+def test_a_pair_on_demand_shares_its_sparks(fleet: Path) -> None:
+    """Each of its Sparks has a door for what is its own, and reads all at once."""
+    fleet.write_text(SHARED)
+    sparks = []
+    for rank, (name, own) in enumerate((("a", "one"), ("b", "other"))):
+        found = FOUND | {
+            "network.fabric": fabric_spark(rank).model_dump(mode="json"),
+            "network.link": {"state": "fit", "certificate": "x"},
+            "machine": SPARK | {"clock": int(time.time()), "machine": name},
+        }
+        data = {"ranks": ["a", "b"], "rank": rank, "spark": name, "hardware": "gb10"}
+        turns = {"replica": "large", "on_demand": True, "replicas": ["large", own]}
+        host = fake_host(state=found, fleet=str(fleet), **(SERVES | data | turns))
+        sparks.append(replace(host, name=f"@fake/{name}"))
+    head, worker = sparks
+    head.peers = (worker,)
+    plan(head)
+    assert (len(head.asked), len(worker.asked)) == (1, 1)
+    assert head.asked[0].count("door") == 2
+    worker.peers = (head,)
+    with worker.current():
+        own = run_target.target()
+        pair, single = own.seats
+        assert (pair.seat, single.seat, pair.rank, single.rank) == ("", "other", 1, 0)
+        assert ([len(each.together) for each in own.seats], single.fabric) == ([2, 1], None)
+        assert [(each.name, each.grouped) for each in own.tenants] == [
+            ("large", True),
+            ("other", False),
+        ]
+        assert own.tenants[0].spare > own.tenants[1].spare
+        # It reaches its head, and has a door for the other model.
+        assert own.may_listen.doors == (8001,)
+        assert single.may_listen == own.may_listen
+        assert own.may_listen.fabric
+
+
 def target(tmp_path: Path, **more: Any) -> SparkTarget:
     path = tmp_path / "sparks.yaml"
     path.write_text(INVENTORY)
@@ -147,6 +195,8 @@ def test_the_first_has_the_sparks_own_place(tmp_path: Path) -> None:
     first, second = own.seats
     assert first is own
     assert (own.place.user, second.place.user) == ("sparkwright-engine", "sparkwright-second")
+    # What one has compiled, no other loads.
+    assert second.place.cache("image") == "/opt/qwen36/cache/sparkwright-second-embed/image"
     assert second.place.sockets("r-1") == "/opt/qwen36/seats/embed/sockets/engines/r-1"
     assert second.place.release("r-1") == "/opt/qwen36/releases/r-1"
     assert (first.seat, first.place, first.port) == ("", "/opt/qwen36", 8000)

@@ -11,7 +11,7 @@ import pytest
 
 from host.state import artifacts, docker, engine_api
 from sparkwright.artifacts.image.deploy import ImageState
-from sparkwright.insight.status.status import EngineLoad
+from sparkwright.insight.status.state import EngineLoad
 from tests.makers.docker import image_files, serving_docker
 from tests.makers.status import COUNTERS, LOAD
 

@@ -8,6 +8,7 @@ import requests
 
 from sparkwright.common.command_line import PROGRAM_VARIABLE
 from sparkwright.run.spark import SparkTarget
+from sparkwright.verify import sparks
 from sparkwright.verify.sparks import client_of, concerns, unserved
 
 RELEASE = "chat-0a1b2c3d"
@@ -82,3 +83,33 @@ def test_a_test_runs_where_its_fixtures_exist(
     fixtures: list[str], concerned: list[SparkTarget]
 ) -> None:
     assert [each for each in (IDLE, ALONE, HEAD, WORKER) if concerns(fixtures, each)] == concerned
+
+
+class OneUnit:
+    """A Spark on which each unit is in one state, and a release is to serve."""
+
+    def __init__(self, state: str) -> None:
+        self.is_symlink, self.linked_to = True, f"releases/{RELEASE}"
+        self.systemd_properties = {"ActiveState": state}
+
+    def file(self, _: str) -> "OneUnit":
+        return self
+
+    service = file
+
+
+@pytest.mark.parametrize("state", ["inactive", "activating", "deactivating", "active", "failed"])
+@pytest.mark.parametrize("on_demand", [True, False])
+def test_one_whose_turn_it_is_not_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, state: str, on_demand: bool
+) -> None:
+    data = {"spark": "a", "hardware": "lab", "recipe": "lab-tiny", "ranks": ["a"], "rank": 0}
+    own = SparkTarget.of(data | {"on_demand": on_demand})
+    monkeypatch.setattr(sparks, "SPARKS", {"a": own})
+    monkeypatch.setattr(sparks, "RESTING", set())
+    monkeypatch.setattr(sparks, "reached", lambda _: (OneUnit(state), ""))
+    monkeypatch.setattr(sparks, "_answer", lambda _: 200)
+    problem = sparks.unready.__wrapped__("a")
+    rests = on_demand and state not in ("active", "failed")
+    assert ({"a"} if rests else set()) == sparks.RESTING
+    assert bool(problem) is (not rests and state != "active")

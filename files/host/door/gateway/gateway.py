@@ -66,9 +66,10 @@ class GatewayProxy:
         self.intake, self._trusted = Intake(), configuration["trusted"]
         keyed = {"Authorization": f"Bearer {key}"}
         self.replicas = {
-            name: Backend(name, door["url"], keyed if door["keyed"] else {})
+            name: Backend(name, door["url"], keyed if door["keyed"] else {}, door["on_demand"])
             for name, door in configuration["doors"].items()
         }
+        self.barred = configuration["barred"]
         self.models = configuration["models"]
 
     def application(self) -> web.Application:
@@ -101,13 +102,16 @@ class GatewayProxy:
             watching.cancel()
 
     async def _health(self, request: web.Request) -> web.Response:
-        down = all(each.fault for each in self.replicas.values())
+        down = all(each.state == "down" for each in self.replicas.values())
         status, said = (503, "down") if down else (200, "ok")
         return web.json_response({"status": said}, status=status)
 
     async def _list(self, request: web.Request) -> web.Response:
-        own = {"object": "model", "created": 0, "owned_by": "sparkwright"}
-        models = [{"id": name, **own} for name in self.models]
+        own, replicas = {"object": "model", "created": 0, "owned_by": "sparkwright"}, self.replicas
+        models = [
+            {"id": name, **own, "state": choice([replicas[one] for one in each["replicas"]]).state}
+            for name, each in self.models.items()
+        ]
         return web.json_response({"object": "list", "data": models})
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
@@ -126,18 +130,24 @@ class GatewayProxy:
             while True:
                 replica = choice(untried)
                 untried.remove(replica)
+                barred = replica.name in self.barred.get(request.headers.get(_CLIENT, ""), ())
+                last = not untried or (replica.rests and not barred)
                 with replica.busy():
-                    answer = await self._ask(replica, request, body, last=not untried)
+                    answer = await self._ask(replica, request, body, last, barred)
                 if answer is not None:
                     return answer
 
     async def _ask(
-        self, replica: Backend, request: web.Request, body: bytes, last: bool
+        self, replica: Backend, request: web.Request, body: bytes, last: bool, barred: bool
     ) -> web.StreamResponse | None:
-        """Pass on what a replica answers; None where another one may answer instead."""
+        """Pass on what a replica answers; None where another one may answer instead.
+
+        Args:
+            barred: This client's key does not start it: it starts what it may ask by itself.
+        """
         headers = {each: request.headers[each] for each in _ASKED if each in request.headers}
         headers |= {"Content-Type": "application/json", **replica.authorization}
-        if not last:
+        if not last or barred:
             # Its door answers at once, where it would hold the request until an engine serves.
             headers["Prefer"] = "wait=0"
         async with AsyncExitStack() as stack:
@@ -155,6 +165,9 @@ class GatewayProxy:
                 return None
             if not last and (answer.status >= 500 or answer.status in _ELSEWHERE):
                 return None
+            if barred and answer.status == 503:
+                why = f"{replica.name} is stopped, and this key does not start it"
+                raise RefusedRequest(why, 403)
             passed = {each: answer.headers[each] for each in _ANSWERED if each in answer.headers}
             response = web.StreamResponse(status=answer.status, headers=passed)
             await response.prepare(request)

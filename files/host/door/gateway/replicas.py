@@ -20,14 +20,18 @@ class Backend:
 
     Attributes:
         authorization: The header that opens its door; empty where it needs none.
+        on_demand: Requests start it.
         fault: Why it does not serve; empty while it does.
+        rests: Its door answers that no engine serves now, and a request may start one.
         in_flight: Requests that it has not answered to the end.
     """
 
     name: str
     url: str
     authorization: dict[str, str]
+    on_demand: bool = False
     fault: str = ""
+    rests: bool = False
     in_flight: int = 0
 
     @contextmanager
@@ -39,8 +43,14 @@ class Backend:
         finally:
             self.in_flight -= 1
 
+    @property
+    def state(self) -> str:
+        """What clients are told of it."""
+        return "stopped" if self.rests else "down" if self.fault else "serving"
+
     async def look(self, session: ClientSession) -> None:
-        """Ask its door whether it serves."""
+        """Ask its door whether it serves; that starts none, as only a POST does."""
+        self.rests = False
         try:
             # The body is not read: it may have no end.
             async with session.get(
@@ -55,10 +65,18 @@ class Backend:
             return
         said = "refuses the key" if status == 401 else f"answers {status}"
         self.fault = "" if status == 200 else f"{self.url} {said}"
+        self.rests = self.on_demand and status == 503
 
 
 def choice(replicas: Sequence[Backend]) -> Backend:
-    """Return the one that is to be asked: it serves, if any does, and has the least in flight."""
+    """Return the one that is to be asked: it serves, if any does, and has the least in flight.
+
+    Else it is one that requests start, rather than one that cannot be reached; and of several the
+    one that has been asked already.
+    """
+    rest = [each for each in replicas if each.rests]
+    if rest and all(each.fault for each in replicas):
+        return max(rest, key=lambda each: (each.in_flight, random.random()))
     return min(replicas, key=lambda each: (each.fault != "", each.in_flight, random.random()))
 
 
@@ -66,8 +84,11 @@ async def look(replicas: Sequence[Backend], session: ClientSession) -> None:
     """Ask every door once; tell systemd which replicas serve, and why the others do not."""
     await asyncio.gather(*(each.look(session) for each in replicas))
     serving = ", ".join(each.name for each in replicas if not each.fault)
-    lost = [f"{each.name} does not ({each.fault})" for each in replicas if each.fault]
-    show("; ".join([f"in service: {serving or 'none'}", *lost]))
+    rests = ", ".join(each.name for each in replicas if each.rests)
+    down = (each for each in replicas if each.fault and not each.rests)
+    lost = [f"{each.name} does not ({each.fault})" for each in down]
+    started = [f"started by requests: {rests}"] if rests else []
+    show("; ".join([f"in service: {serving or 'none'}", *lost, *started]))
 
 
 async def watch(replicas: Sequence[Backend], session: ClientSession) -> None:

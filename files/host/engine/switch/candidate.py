@@ -54,12 +54,8 @@ def check(root: Path, release: str) -> dict[str, Any]:
         (folder / "bin/engine").stat()
     except (OSError, ValueError, KeyError) as error:
         raise Refusal(f"releases/{release} is not whole ({error!r})") from None
-    for path in (root, DOCKER, CONTAINERD):
-        if path.exists() and (free := shutil.disk_usage(path).free) < DISK:
-            raise Refusal(
-                f"{free / 1e9:.1f} GB are free at {path}; expected {DISK / 1e9:.0f}: "
-                "free some space, and run again"
-            )
+    if why := lack_of_room(root):
+        raise Refusal(f"{why}: free some space, and run again")
     # A second seat has no weights of its own.
     weights = (root / "releases").resolve().parent
     for name in checkpoints:
@@ -82,6 +78,14 @@ def check(root: Path, release: str) -> dict[str, Any]:
                 "`chmod -R a+rX` of that folder in its run.sh"
             )
     return unit
+
+
+def lack_of_room(root: Path) -> str:
+    """Return which disk is too full for a start; "" if none is."""
+    for path in (root, DOCKER, CONTAINERD):
+        if path.exists() and (free := shutil.disk_usage(path).free) < DISK:
+            return f"{free / 1e9:.1f} GB are free at {path}; expected {DISK / 1e9:.0f}"
+    return ""
 
 
 class Candidate:

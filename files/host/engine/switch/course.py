@@ -26,6 +26,7 @@ from host.door.door import Door
 from host.door.haproxy import DoorError
 from host.engine.container import fabric_environment, netdevs
 from host.engine.crash_guard import boot_id
+from host.engine.places import PlaceError, Room
 from host.engine.standby import Standby
 from host.engine.switch import state, units
 from host.engine.switch.candidate import MARGIN, Candidate, Refusal, check
@@ -49,6 +50,7 @@ class Switch:
         self._record = root / "state" / "switch.json"
         self._report = state.Report(root / "jobs" / f"switch@{release}.json")
         self._door: Door | None = None
+        self._place = Room(root, release)
 
     def run(self) -> int:
         """Make the switch; return the exit status."""
@@ -60,6 +62,8 @@ class Switch:
                 self._switch()
         except (Refusal, OSError) as error:
             return self._failed(str(error))
+        finally:
+            self._place.give_up()
         self._report.say("done")
         return 0
 
@@ -79,9 +83,11 @@ class Switch:
             if self._new in units.enabled(self._root):
                 # It was killed after the commit, or there was nothing to go back to.
                 self._finish()
+                self._place.give_up()
                 return 0
             self._return(record["previous"], bool(record["ran"]))
             self._record.unlink(missing_ok=True)
+            self._place.give_up()
         return self._failed("the program of the switch was killed")
 
     def _switch(self) -> None:
@@ -113,19 +119,28 @@ class Switch:
             if previous and ran and not beside:
                 asyncio.run(self._prepare(unit, previous))
                 self._stop_previous(previous, pair)
-            candidate.start()
+            # A run starts no model that requests start, but has one that serves replaced.
+            starts = not self._orders.get("lazy") or serves or not units.Unit(self._new).ended
+            if starts and not self._place.is_taken:
+                self._report.say("waiting", message="for a place in the memory")
+                self._place.take(self._pause)
+            if starts:
+                candidate.start()
             if self._door:
                 self._door.offer(self._new)
                 self._door.prefer(self._new)
             self._report.open()
-            if previous:
+            if previous and starts:
                 candidate.watch(self._orders["trial"])
             units.commit(self._root, self._new, previous)
+            if not starts and unit["rank"]:
+                # A worker waits for its head.
+                units.systemctl("start", "--no-block", f"vllm@{self._new}.service")
         except Exception as error:
             self._stoppable = False
             self._return(previous, ran)
             self._record.unlink(missing_ok=True)
-            known = isinstance(error, (Refusal, DoorError, OSError))
+            known = isinstance(error, (Refusal, PlaceError, DoorError, OSError))
             raise Refusal(str(error) if known else f"unexpected {error!r}") from error
         self._stoppable = False
         if previous and beside:
@@ -250,6 +265,9 @@ class Switch:
         seconds = laid_down(self._root, previous).get("start_timeout", 3600) + MARGIN
         deadline = time.monotonic() + seconds
         self._report.close()
+        with suppress(PlaceError):
+            # It comes back in any case: it was there before.
+            self._place.take(lambda: time.sleep(LOOK))
         # Until it is up, clients wait for it.
         self._welcome(previous)
         units.reset_failed(name)

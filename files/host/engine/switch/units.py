@@ -8,6 +8,7 @@ from pathlib import Path
 from host.common.atomic import sync_folder
 from host.common.log import log
 from host.common.seat import own
+from host.engine.places import on_demand
 
 WANTS = Path("/etc/systemd/system/multi-user.target.wants")
 UNIT = "/etc/systemd/system/vllm@.service"
@@ -70,14 +71,20 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
 
 
 def enabled(root: Path) -> list[str]:
-    """Return the releases of a seat whose engine boots."""
+    """Return the releases of a seat whose engine boots; where none does, the last that served."""
+    if on_demand(root):
+        return own(root, _history(root)[-1:])
     return own(root, sorted(release_of(path.name) for path in WANTS.glob("vllm@*.service")))
 
 
 def commit(root: Path, new: str, previous: str | None) -> None:
     """Make the new release the one that boots."""
     link, old = (_link(release) for release in (new, previous))
-    if not link.is_symlink():
+    if on_demand(root):
+        for path in WANTS.glob("vllm@*.service"):
+            if own(root, [release_of(path.name)]):
+                path.unlink()
+    elif not link.is_symlink():
         WANTS.mkdir(exist_ok=True)
         if not old.is_symlink():
             old = WANTS / f".{link.name}"
@@ -116,14 +123,18 @@ def point(root: Path, release: str) -> None:
 def _write_history(root: Path, release: str, previous: str | None) -> None:
     """Note who serves from now on; and who did, where that is not noted."""
     path = root / "state" / "history"
-    lines = path.read_text("utf-8").split() if path.exists() else []
-    last = lines[-1] if lines else None
+    last = next(iter(_history(root)[-1:]), None)
     new = [previous] if previous and previous != last else []
     new += [release] if new or last != release else []
     with path.open("a", encoding="utf-8") as file:
         file.writelines(f"{int(time.time())} {each}\n" for each in new)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _history(root: Path) -> list[str]:
+    path = root / "state" / "history"
+    return path.read_text("utf-8").split()[1::2] if path.exists() else []
 
 
 def _link(release: str | None) -> Path:

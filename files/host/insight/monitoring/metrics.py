@@ -19,6 +19,7 @@ from host.door.haproxy import DoorError
 from host.state import gpu
 from host.state.engines import current, engines
 from host.state.readers import UnknownError, meminfo
+from host.state.status import turn
 
 # TCP port of the worker, on its first address of the fabric: fabric-metrics.socket.
 PORT = 29503
@@ -44,6 +45,11 @@ METRICS = {
     "spark_door_requests_held_total": ("counter", "Those that came while no engine served."),
     "spark_door_requests_waiting": ("gauge", "Requests that the door holds for an engine."),
     "spark_door_requests_given_up_total": ("counter", "Those that it held in vain."),
+    "spark_turn_starting": ("gauge", "Whether an engine that requests start does so now."),
+    "spark_turn_starts_total": ("counter", "Its starts."),
+    "spark_turn_hits_total": ("counter", "Requests that it got."),
+    "spark_turn_refused_total": ("counter", "Times that requests which waited were refused."),
+    "spark_turn_start_seconds": ("gauge", "What a start takes."),
     "spark_peer_answers": ("gauge", "Whether the other Spark of the pair told of itself."),
 }
 # Metric -> the reading of the GPU that it tells, and its unit in units of Prometheus.
@@ -82,6 +88,8 @@ def own(root: Path) -> Iterator[Sample]:
         yield Sample(f"spark_memory_{kind.lower()}_bytes", spark, meminfo()[f"Mem{kind}"])
     for place in (root, *sorted(root.glob(f"{SEATS}/*"))):
         for name, value in _engine(place):
+            yield Sample(name, spark, value, seat=seat_of(place))
+        for name, value in _turn(place):
             yield Sample(name, spark, value, seat=seat_of(place))
         for name, value, key in _door(place):
             yield Sample(name, spark, float(value), key, seat_of(place))
@@ -156,6 +164,14 @@ def _engine(root: Path) -> Iterator[tuple[str, float]]:
         yield "spark_engine_active", float(unit["active"] == "active")
         yield "spark_engine_failed", float(unit["active"] == "failed")
         yield "spark_engine_restarts_total", float(unit["restarts"])
+
+
+def _turn(root: Path) -> Iterator[tuple[str, float]]:
+    if said := turn(str(root)):
+        yield "spark_turn_starting", float(said["phase"] == "starting")
+        yield "spark_turn_start_seconds", said["seconds"]
+        for name in ("starts", "hits", "refused"):
+            yield f"spark_turn_{name}_total", said[name]
 
 
 def _door(root: Path) -> Iterator[tuple[str, int, str]]:

@@ -105,7 +105,7 @@ class Removal:
     def _units(self) -> Part:
         """Stop first what would start an engine again; a fabric's guard outlives its engine."""
         yield self.units
-        order = {"switch": 0, "vllm": 1}
+        order = {"switch": 0, "turns.service": 0, "vllm": 1}
         for rank in range(3):
             units = [each for each in self.units if order.get(each.partition("@")[0], 2) == rank]
             if units:

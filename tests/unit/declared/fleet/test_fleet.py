@@ -56,6 +56,13 @@ def test_every_spark_knows_its_replicas_and_its_connection(tmp_path: Path) -> No
         "  embed: {recipe: chatty, sparks: [a], port: 8001}\n",
     )
     assert (two.replicas_of("a"), two.replicas_of("b")) == (["chat", "embed"], ["alone"])
+    # Any number may share a Spark, as long as the memory holds them.
+    third = "  score: {recipe: lab-tiny, sparks: [a], port: 8002}\n"
+    assert len(fleet_of(tmp_path, two.source.read_text() + third).replicas_of("a")) == 3
+    # So may a pair, where they take turns.
+    pair = "  pair: {recipe: lab-built, sparks: [a, b], port: 8009, on_demand: true}\n"
+    both = two.source.read_text().replace("replicas:\n", f"replicas:\n{pair}")
+    assert fleet_of(tmp_path, both).replicas_of("b") == ["pair", "alone"]
     # This machine needs no port for SSH.
     here = "sparks: {a: {local: true}}\nreplicas: {x: {recipe: big, sparks: [a], port: 22}}\n"
     assert fleet_of(tmp_path, here).replicas_of("a")
@@ -111,7 +118,32 @@ def test_a_spark_that_cannot_be(tmp_path: Path, text: str, expected: str) -> Non
         ("x;id: {recipe: chatty, sparks: [a]}", "expected a name of a-z"),
         (
             "x: {recipe: chatty, sparks: [a]}\n  y: {recipe: big, sparks: [b, a]}",
-            "replicas.y.sparks: found a, which replica x uses; expected a Spark that no other",
+            "replicas.y.sparks: found a, which replica x uses; expected a Spark that no other "
+            "replica uses, as y is a pair, or on_demand: true at y, so that they take turns",
+        ),
+        (
+            "x: {recipe: chatty, sparks: [a]}\n  y: {recipe: big, sparks: [a, b], on_demand: true}",
+            "replicas.y: found it after replica x on a; expected a pair first",
+        ),
+        (
+            "y: {recipe: big, sparks: [a, b], on_demand: true}\n"
+            "  x: {recipe: chatty, sparks: [c, b], on_demand: true}",
+            'x.sparks: found b, which replica y uses; expected ["a", "b"], as pairs that share',
+        ),
+        *(
+            (
+                f"x: {{recipe: chatty, sparks: [a], {key}: {value}}}",
+                f"replicas.x.{key}: found {value} without on_demand; expected on_demand: true, or",
+            )
+            for key, value in {"pinned": "true", "idle_minutes": 5, "turn_seconds": 60}.items()
+        ),
+        (
+            "x: {recipe: chatty, sparks: [a], on_demand: true, pinned: true, idle_minutes: 5}",
+            "replicas.x.idle_minutes: found 5 beside pinned; expected one of the two: a pinned",
+        ),
+        (
+            "x: {recipe: chatty, sparks: [a], on_demand: true, idle_minutes: 0}",
+            "x.idle_minutes: found 0; expected minutes without a request, from 1 to 10080",
         ),
         (
             "x: {recipe: chatty, sparks: [a]}\n  y: {recipe: big, sparks: [a]}",
@@ -124,8 +156,9 @@ def test_a_spark_that_cannot_be(tmp_path: Path, text: str, expected: str) -> Non
         ),
         (
             "x: {recipe: chatty, sparks: [a]}\n  y: {recipe: big, sparks: [a], port: 8001}\n"
-            "  z: {recipe: chatty, sparks: [a], port: 8002}",
-            "replicas.z.sparks: found a, which replicas x and y use; expected two replicas of a",
+            "  z: {recipe: lab-tiny, sparks: [a], port: 8001}",
+            "replicas.z.port: found 8001, the port of replica y on a; expected another, such as "
+            "port: 8002",
         ),
     ],
 )

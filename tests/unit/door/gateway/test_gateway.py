@@ -15,10 +15,18 @@ from sparkwright.common.files import Directory, ManagedFile
 from sparkwright.declared.fleet.file import unsupported
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.door.gateway.deploy import UNITS, gateway
-from sparkwright.door.gateway.gateway import configuration, doors, reachable, served, upstreams
+from sparkwright.door.gateway.gateway import (
+    barred,
+    configuration,
+    doors,
+    reachable,
+    served,
+    upstreams,
+)
+from sparkwright.door.key import Key
 from sparkwright.run.inventory.groups import load
 from tests.makers.door import NO_DOOR, plan
-from tests.makers.gateway import SPARKS, fleet_of, setting, upstream, written
+from tests.makers.gateway import KEYS, SPARKS, fleet_of, setting, upstream, written
 from tests.makers.refused import refused, unplaced
 from tests.unit.driven import Driven, fake_host, file_of, placed
 
@@ -161,10 +169,29 @@ def test_a_door_without_keys_is_shown_none(tmp_path: Path) -> None:
     recipes = {name: load_recipe(name) for name in fleet.recipes}
     found = json.loads(configuration(upstreams(fleet, recipes), doors(fleet, setting()), "PEM"))
     assert found["doors"] == {
-        "chat-a": {"url": "http://127.0.0.1:8000", "keyed": True},
-        "chat-b": {"url": "http://192.0.2.2:8001", "keyed": False},
+        "chat-a": {"url": "http://127.0.0.1:8000", "keyed": True, "on_demand": False},
+        "chat-b": {"url": "http://192.0.2.2:8001", "keyed": False, "on_demand": False},
     }
     assert {(*each["replicas"],) for each in found["models"].values()} == {("chat-a", "chat-b")}
+
+
+@pytest.mark.parametrize(
+    ("places", "out"),
+    [
+        ([[]], []),
+        ([["gateway"]], []),
+        ([["chat-a", "gateway"]], ["coder", "vision"]),
+        ([["coder", "gateway"]], ["vision"]),
+        ([["coder", "gateway"], ["vision", "metrics"]], []),
+        ([["coder", "gateway"], []], []),
+    ],
+)
+def test_a_key_starts_what_its_places_name(places: list[list[str]], out: list[str]) -> None:
+    """Several keys may have one name, by which the gateway knows them."""
+    replicas = [upstream("chat-a", "x")]
+    replicas += [upstream(name, name, on_demand=True) for name in ("vision", "coder")]
+    keys = [Key(name="ann", secret=f"{KEYS[0]}{n}", places=own) for n, own in enumerate(places)]
+    assert barred(replicas, keys) == ({"ann": out} if out else {})
 
 
 def test_text_is_one_value_whatever_it_says() -> None:

@@ -210,8 +210,9 @@ def test_no_remedy_takes_the_image_of_a_way_back():
     assert not [each for each in remedies.values() if re.search(r"prune (-a|--all)", each)]
 
 
-def said(checkup: Checkup, recipe: str | None = "tiny") -> str:
-    return "\n".join(line for line, _ in report(checkup, diagnose(checkup), recipe))
+def said(checkup: Checkup, recipe: str | None = "tiny", on_demand: bool = False) -> str:
+    lines = report(checkup, diagnose(checkup), recipe, on_demand)
+    return "\n".join(line for line, _ in lines)
 
 
 def test_no_trouble_is_said_with_what_was_looked_at():
@@ -225,6 +226,15 @@ def test_no_trouble_is_said_with_what_was_looked_at():
     bare = changed(HEALTHY, release=None, unit=None, log=())
     assert "this Spark is idle" in said(bare, recipe=None)
     assert "tiny was not set up yet" in said(bare)
+
+
+def test_a_model_whose_turn_it_is_not_has_no_fault():
+    for unit in (None, changed(UNIT, active="inactive")):
+        text = said(changed(HEALTHY, unit=unit), on_demand=True)
+        assert "it is stopped, as it is not its turn" in text
+        assert "no trouble found" in text
+        assert "shows no known cause" in said(changed(HEALTHY, unit=unit))
+    assert "shows no known cause" in said(changed(HEALTHY, unit=STOPPED), on_demand=True)
 
 
 def test_an_unknown_failure_shows_its_last_errors():

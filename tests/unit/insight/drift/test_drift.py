@@ -75,6 +75,27 @@ def test_engines_that_differ() -> None:
     assert engines(hold="yes") == {"engine behind the door": (RELEASE, "none")}
 
 
+@pytest.mark.parametrize("active", ["active", "inactive", "activating", "deactivating"])
+@pytest.mark.parametrize("hold", ["yes", "no"])
+def test_an_engine_that_waits_for_its_turn_does_not_differ(active: str, hold: str) -> None:
+    assert on_demand(active, hold=hold) == {}
+
+
+def test_one_that_requests_start_may_differ_too() -> None:
+    unit = f"vllm@{RELEASE}.service"
+    assert on_demand("failed") == {unit: ("active", "failed")}
+    assert on_demand(enabled=RELEASE) == {unit: ("not enabled", "enabled")}
+    assert on_demand(last=OTHER) == {unit: ("the last that served", OTHER)}
+    assert on_demand(current=OTHER) == {"current release": (RELEASE, OTHER)}
+    assert on_demand(first=OTHER) == {"engine behind the door": (RELEASE, OTHER)}
+
+
+def on_demand(active: str = "inactive", last: str = RELEASE, **changes: Any) -> dict[str, Any]:
+    said = made_engines((RELEASE, active), **{"current": RELEASE, **changes}) | {"last": last}
+    found = engine_differences(state_of(said), RELEASE, door=True, on_demand=True)
+    return {each.what: (each.expected, each.found) for each in found}
+
+
 def container(**changes: Any) -> RunningContainer:
     """Return the container of the declared release, but for some of it."""
     served = release()

@@ -118,11 +118,13 @@ FLEET = Fleet(
     {
         "chat": Replica(recipe="x", sparks=["a"]),
         "embed": Replica(recipe="y", sparks=["a"], port=8001),
+        "rank.x": Replica(recipe="z", sparks=["a"], port=8002),
         "alone": Replica(recipe="x", sparks=["b"]),
     },
 )
 # Values of `__name__` and `seat`, as Prometheus joins them.
 FIRST, SECOND = "spark_engine_active;", "spark_engine_active;embed"
+THIRD, TURN = "spark_door_requests_waiting;rank.x", "spark_turn_starts_total;embed"
 SPARKS = "spark_gpu_power_watts;"
 DOORS = targets(FLEET, dict.fromkeys(FLEET.replicas, Settings()))
 
@@ -134,15 +136,16 @@ def kept(replica: str) -> list[str]:
     drops = [each for each in job["metric_relabel_configs"] if each.get("action") == "drop"]
     return [
         each
-        for each in (FIRST, SECOND, SPARKS)
+        for each in (FIRST, SECOND, THIRD, TURN, SPARKS)
         if not any(re.fullmatch(drop["regex"], each) for drop in drops)
     ]
 
 
 def test_each_replica_has_its_own_engine_and_the_sparks_figures() -> None:
     assert kept("chat") == [FIRST, SPARKS]
-    assert kept("embed") == [SECOND, SPARKS]
-    assert kept("alone") == [FIRST, SECOND, SPARKS]
-    # Two doors of a Spark have two ports.
-    addresses = ["192.0.2.1:8000", "192.0.2.1:8001", "192.0.2.2:8000"]
+    assert kept("embed") == [SECOND, TURN, SPARKS]
+    assert kept("rank.x") == [THIRD, SPARKS]
+    assert kept("alone") == [FIRST, SECOND, THIRD, TURN, SPARKS]
+    # The doors of a Spark have ports of their own.
+    addresses = ["192.0.2.1:8000", "192.0.2.1:8001", "192.0.2.1:8002", "192.0.2.2:8000"]
     assert [each.address for each in DOORS] == addresses

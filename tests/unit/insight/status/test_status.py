@@ -14,7 +14,8 @@ from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import GIB
 from sparkwright.common.startup import last_starts
 from sparkwright.engine.state import EngineUnit
-from sparkwright.insight.status.status import Reading, as_json, table, warnings
+from sparkwright.insight.status.state import Reading, Turn
+from sparkwright.insight.status.status import as_json, table, turns, warnings
 from sparkwright.run.options import RunOptions, options_of
 from tests.makers.doctor import NOW, hard_down
 from tests.makers.gpu import gpu
@@ -173,6 +174,57 @@ def test_nothing_is_said_of_a_sound_spark() -> None:
     assert list(warnings(row(worker, rank=1))) == []
     slow_and_idle = changed(SERVES, gpu=gpu(208, 4, 0))
     assert list(warnings(row(slow_and_idle))) == []
+
+
+TURN = {"phase": "stopped", "closed": False, "waiting": 0, "starts": 3, "hits": 120}
+TURN |= {"refused": 1, "seconds": 95, "why": ""}
+
+
+def test_a_turn_is_read_by_the_seat(
+    read: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = tmp_path / "turns.json"
+    monkeypatch.setattr(status, "_TURNS", str(tmp_path))
+    manifest = tmp_path / "root/manifests/turns.json"
+    manifest.parent.mkdir(parents=True)
+    assert read().turn is None
+    own = {"seat": "", "on_demand": True}
+    manifest.write_text(
+        json.dumps({"replicas": {"always": own | {"on_demand": False}, "chat": own}})
+    )
+    assert read().turn is None
+    said.write_text(json.dumps({"chat": TURN | {"more": 1}, "embed": TURN | {"starts": 9}}))
+    assert read().turn == Turn(**TURN)  # type: ignore[arg-type]
+    for damaged in ("[]", "{", '{"chat": 7}', '{"chat": {}}'):
+        said.write_text(damaged)
+        assert read().turn is None
+
+
+@pytest.mark.parametrize("active", ["inactive", "activating", "deactivating", None])
+def test_a_model_that_requests_start_may_be_stopped(active: str | None) -> None:
+    unit = active and changed(UNIT, active=active)
+    reading = changed(SERVES, unit=unit, load=None, held=2, turn=Turn(**TURN))  # type: ignore[arg-type]
+    rests = row(reading, on_demand=True)
+    assert not [*warnings(rests)]
+    assert [*warnings(row(reading))]
+    (entry,) = json.loads(as_json([rests], 0))["sparks"]
+    assert (entry["on_demand"], entry["turn"]) == (True, TURN)
+    assert turns(rests) == ("stopped, 0 wait; 3 starts and 120 requests so far; a start takes 95 s")
+    assert turns(row(reading)) == ""
+    assert ("on demand" in table([rests])[1]) is (active in ("inactive", None))
+    refused = changed(reading, turn=Turn(**TURN | {"why": "its start failed"}))  # type: ignore[arg-type]
+    assert [*warnings(row(refused, on_demand=True))] == ["requests are refused: its start failed"]
+
+
+def test_one_that_nothing_starts_is_told() -> None:
+    (said,) = warnings(row(SERVES, on_demand=True))
+    assert said == "no request can start it; systemctl status turns tells why"
+
+
+def test_one_that_failed_is_told_in_any_case() -> None:
+    reading = changed(SERVES, unit=WENT_DOWN, turn=Turn(**TURN))  # type: ignore[arg-type]
+    failed = row(reading, on_demand=True)
+    assert [*warnings(failed)] == ["the engine is failed (it went down)"]
 
 
 def test_json_for_machines() -> None:

@@ -16,6 +16,7 @@ from sparkwright.machine.preflight.preflight import differences, findings
 from sparkwright.machine.preflight.requirements import summary
 from sparkwright.plan.memory.known_checkpoints import nominal_load
 from sparkwright.plan.memory.plan import plan_memory
+from sparkwright.plan.memory.turns import tenant
 from tests.makers.models import changed
 from tests.makers.preflight import FIT, IMAGE, LAPTOP, MACHINES, NOW, SPARK, WANTED, survey
 from tests.unit.driven import Driven, fake_host
@@ -130,11 +131,18 @@ def test_a_second_replica_needs_disk_and_ports_as_well():
     wanted = changed(WANTED, weights=30 * GIB, ports=(8001, 19001))
     tight = changed(FIT, root_free=52 * GIB, weights=0, image=IMAGE, docker_device="other")
     assert not [*findings(tight, WANTED, NOW)]
-    (finding,) = findings(tight, WANTED, NOW, second=(tight, wanted))
+    (finding,) = findings(tight, WANTED, NOW, others=[(tight, wanted)])
     assert "expected 52.0 for weights and image and 20.0 to spare" in finding.found
     taken = changed(FIT, listeners=(Listener(False, 8001, 7, "nginx"),))
-    (finding,) = findings(FIT, WANTED, NOW, second=(taken, WANTED))
+    (finding,) = findings(FIT, WANTED, NOW, others=[(taken, WANTED)])
     assert "port 8001 is taken by nginx" in finding.found
+
+
+def test_a_door_that_holds_nothing_starts_nothing():
+    wanted = changed(WANTED, replica="chat", on_demand=True)
+    assert not [*findings(FIT, wanted, NOW)]
+    (finding,) = findings(FIT, changed(wanted, settings=Settings(hold_seconds=0)), NOW)
+    assert finding.found.startswith("chat: hold_seconds is 0: no request waits")
 
 
 def test_the_sum_of_two_engines_has_to_fit():
@@ -151,6 +159,34 @@ def test_the_sum_of_two_engines_has_to_fit():
     assert "error: chat: gpu-memory-utilization 0.85 leaves" in said
     assert "the other engine, which takes 50.7 GiB" in said
     assert "error: embed: gpu-memory-utilization 0.4 leaves" in said
+
+
+def test_models_in_turn_need_room_beside_what_stays_alone(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan shows who may run together, and refuses who never fits."""
+    monkeypatch.setattr(deploy, "planning", lambda: True)
+    recipe = load_recipe("qwen3.6-35b-nvidia").for_sparks(1)
+    args = recipe.args | {"max-num-seqs": 16, "max-model-len": 8192}
+    needs, turns = [], []
+    for name, part in (("chat", 0.8), ("coder", 0.8), ("embed", 0.4)):
+        sized = recipe.model_copy(update={"args": args | {"gpu-memory-utilization": part}})
+        load = nominal_load(sized, 1)
+        needs.append(changed(WANTED, load=load, replica=name, yields=name != "embed"))
+        turns.append(tenant(name, load, WANTED.hardware, stays=name == "embed"))
+
+    found = {"machine": SPARK | {"clock": int(time.time())}}
+    spark = fake_host(state=found, spark="spark-a")
+    with caplog.at_level("INFO"):
+        assert spark.run(preflight, wanted=needs[:2], turns=turns[:2]).did_succeed()
+    assert "may run together: chat | coder" in caplog.text
+    monkeypatch.undo()
+    assert spark.run(preflight, wanted=needs, turns=turns).did_error()
+    said = spark.scripts()[-1]
+    for name in ("chat", "coder"):
+        assert f"error: {name} beside embed: gpu-memory-utilization 0.8 leaves" in said
+    # None is told twice.
+    assert "never fits" not in said
 
 
 RECIPE = load_recipe("qwen3.6-35b-nvidia")

@@ -188,7 +188,13 @@ def test_a_worker_has_no_socket_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "room"), [({}, STANDBY), ({"standby": "never"}, 0), ({"replicas": ["x", "y"]}, 0)]
+    ("data", "room"),
+    [
+        ({}, STANDBY),
+        ({"standby": "never"}, 0),
+        ({"on_demand": True}, 0),
+        ({"replicas": ["x", "y"]}, 0),
+    ],
 )
 def test_the_setting_and_a_second_replica_decide(
     monkeypatch: pytest.MonkeyPatch, data: dict[str, object], room: int

@@ -23,6 +23,7 @@ from tests.unit.driven import Driven
 RUNS = Runs(["--limit", "a"], ["--data", "trial_seconds=3"])
 PAIR = ReplicaRecord("a", ("one", "two"), "new", ("m",), previous="old")
 ROW = {"answers": True, "state": "active", "release": "new", "models": ["m"], "switches": []}
+ROW |= {"on_demand": False, "last_served": "new"}
 
 Answer = Callable[[list[str]], tuple[int, str]]
 # Has a function stand for pyinfra; returns the words of each run.
@@ -171,7 +172,9 @@ def test_who_is_forced_is_a_replica(site):
     assert found == ("--force: found 'chaat'; did you mean 'chat'?",)
 
 
-OWN = SimpleNamespace(replica="chat", rank=0, is_head=True, peer=None, place="/opt/x", release=NEW)
+OWN = SimpleNamespace(
+    replica="chat", rank=0, is_head=True, peer=None, place="/opt/x", release=NEW, on_demand=False
+)
 
 
 @pytest.fixture(autouse=True)

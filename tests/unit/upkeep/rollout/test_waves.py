@@ -267,11 +267,18 @@ def test_each_reason_is_told() -> None:
 
 def test_a_pair_serves_what_both_serve() -> None:
     row = {"spark": "a", "answers": True, "state": "active", "up_since": 1, "switches": []}
+    row |= {"on_demand": False, "last_served": "x"}
     head, worker = row | {"release": "x", "models": ["m"]}, row | {"release": "x", "models": []}
     assert serving_of([head, worker]) == Serving("x", "x", (1, 1), frozenset({"m"}))
     assert serving_of([head, worker | {"release": "y"}]).release is None
     assert serving_of([head, worker | {"state": "failed"}]).release is None
     assert serving_of([head, worker | {"switches": ["y"]}]).switching
+    # One that is stopped until its next turn serves as well, if it ever has; its turns are no soak.
+    rests = head | {"on_demand": True, "state": None, "up_since": None}
+    assert serving_of([rests]) == Serving("x", "x", (None,), frozenset({"m"}))
+    assert serving_of([rests | {"state": "active", "up_since": 7}]) == serving_of([rests])
+    for change in ({"state": "failed"}, {"last_served": None}, {"on_demand": False}):
+        assert serving_of([rests | change]).release is None
     silent = {"spark": "b", "answers": False, "warnings": ["no power"]}
     assert serving_of([head, silent]) == Serving(problem="b: no power")
 

@@ -1,0 +1,125 @@
+"""A place in a Spark's memory, for who is to start an engine where models take turns.
+
+ROOT/manifests/turns.json is there where they do. Whoever needs a place writes RELEASE.asks, waits
+for RELEASE.go, and keeps the place until both are gone; files/host/engine/turns gives it.
+
+A pair's head gets its place with its start. Its worker runs always, and asks for RELEASE.worker
+once the head has come; RELEASE.worker.back asks for it back, and so does RELEASE.back at the head.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from host.common.atomic import replace
+from host.common.seat import seat_of
+
+if TYPE_CHECKING:
+    from host.engine.peer_link import Link
+
+# It ends with the boot, as every engine does.
+RUN = Path("/run/sparkwright")
+MANIFEST = "manifests/turns.json"
+# Seconds within which there is a place, even if answers have to end and others start before.
+PATIENCE = 1800.0
+LOOK = 1.0
+
+
+def on_demand(root: Path) -> bool:
+    """Tell whether requests start the engines of the seat whose folder this is: none boots.
+
+    The worker of a pair does, and waits for its head.
+    """
+    try:
+        replicas = json.loads((root / MANIFEST).read_text("utf-8"))["replicas"].values()
+        own = [each for each in replicas if each["seat"] == seat_of(root)]
+        return any(each["on_demand"] and not each["rank"] for each in own)
+    except FileNotFoundError:
+        return False
+
+
+class PlaceError(Exception):
+    """There is no place, as a sentence."""
+
+
+class Room:
+    """The place of one release; without turns on the Spark there is one at once.
+
+    Args:
+        root: the folder of the release's seat.
+    """
+
+    def __init__(self, root: Path, release: str) -> None:
+        self._turns = (root / MANIFEST).exists()
+        words = ("asks", "go", "back")
+        self.asks, self.go, self.back = (RUN / f"{release}.{word}" for word in words)
+
+    @property
+    def is_taken(self) -> bool:
+        """Tell whether there is a place without a wait."""
+        return not self._turns or self.go.exists()
+
+    def take(self, pause: Callable[[], None]) -> None:
+        """Wait for the place; `pause` waits a moment.
+
+        Raises:
+            PlaceError: there is none in time.
+        """
+        deadline = time.monotonic() + PATIENCE
+        while not self.is_taken:
+            self.ask()
+            if time.monotonic() > deadline:
+                raise PlaceError(
+                    f"there was no place in the memory within {PATIENCE:.0f} s: "
+                    "systemctl status turns"
+                )
+            pause()
+
+    def ask(self) -> None:
+        """Ask for the place, where that was not done yet."""
+        if not self.asks.exists():
+            RUN.mkdir(mode=0o755, exist_ok=True)
+            replace(self.asks, "")
+
+    def give_up(self) -> None:
+        """Leave the place to others, but for what runs there."""
+        for path in (self.asks, self.go, self.back):
+            path.unlink(missing_ok=True)
+
+
+class PairRoom:
+    """The places of a pair's engines, as the supervisor of one of them knows them."""
+
+    def __init__(self, root: Path, release: str, rank: int) -> None:
+        self._switch, self._is_worker = Room(root, release), bool(rank)
+        self._own = Room(root, f"{release}.worker")
+
+    async def take(self) -> None:
+        """Wait for a worker's place; its head waits for that, and the head's loop bounds it."""
+        if self._is_worker and self._switch.go.exists():
+            # A switch that starts it has asked for it.
+            self._own.go.touch()
+        while self._is_worker and not self._own.is_taken:
+            self._own.ask()
+            await asyncio.sleep(LOOK)
+
+    async def pass_on(self, link: Link) -> NoReturn:
+        """Tell the head's loop when the worker's Spark needs its place."""
+        while True:
+            if self._is_worker and self._own.back.exists():
+                link.say("back")
+            elif not self._is_worker and link.heard("back").is_set():
+                with suppress(OSError):
+                    self._switch.back.touch()
+            await asyncio.sleep(LOOK)
+
+    def give_up(self) -> None:
+        """Leave the place of a worker to others."""
+        if self._is_worker:
+            self._own.give_up()
