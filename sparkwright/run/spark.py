@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from sparkwright.common.hardware import HARDWARE, Hardware
 from sparkwright.common.placed import Place
-from sparkwright.declared.fleet.fabric_plan import FabricPlan
+from sparkwright.declared.fleet.fabric_plan import FabricPlan, fabric_of
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.settings import Settings, settings_of
 from sparkwright.declared.recipe.loader import load_recipe
@@ -130,9 +130,9 @@ class SparkTarget:
         return recipe_of(self.recipe_name) if self.recipe_name else None
 
     @property
-    def is_pair(self) -> bool:
-        """Tell whether it serves one model together with another Spark."""
-        return len(self.ranks) == 2
+    def is_group(self) -> bool:
+        """Tell whether it serves one model together with other Sparks."""
+        return len(self.ranks) > 1
 
     @property
     def is_head(self) -> bool:
@@ -141,17 +141,8 @@ class SparkTarget:
 
     @cached_property
     def fabric(self) -> FabricPlan | None:
-        """Its part of its pair's own network; None for a Spark on its own."""
-        if not self.is_pair:
-            return None
-        (peer,) = {*self.ranks} - {self.spark}
-        return FabricPlan(
-            spark=self.spark,
-            peer=peer,
-            subnets=self.settings.fabric_subnets,
-            mtu=self.settings.fabric_mtu,
-            bandwidth_minimum=self.settings.fabric_bandwidth_minimum,
-        )
+        """Its part of its group's own network; None for a Spark on its own."""
+        return fabric_of(self.spark, self.ranks, self.settings)
 
     @cached_property
     def bundle(self) -> Bundle | None:
@@ -174,7 +165,8 @@ class SparkTarget:
         """
         if self.recipe is None:
             return None
-        pair = (self.fabric.addresses, self.fabric.peer_addresses) if self.fabric else ()
+        plan = self.fabric
+        fabric = tuple(plan.of(spark).addresses for spark in self.ranks) if plan else ()
         served = self.recipe.at_level(self.settings.log_level)
         standby = 0
         if self.replicas:
@@ -186,7 +178,7 @@ class SparkTarget:
             served.from_domains(self.settings.media_domains),
             lock,
             self.place,
-            Ranks(self.ranks, pair if self.rank == 0 else pair[::-1], self.rank or 0),
+            Ranks(self.ranks, fabric, self.rank or 0),
             standby,
         )
 

@@ -76,9 +76,9 @@ class Target(plan.SparkTarget):
             return self.release_by(self.lock)
 
     @property
-    def peer(self) -> Host | None:
-        """The other Spark of its pair; None for a Spark on its own."""
-        return next((each for each in self.together if each is not self.host), None)
+    def peers(self) -> list[Host]:
+        """The hosts of its group's other Sparks, in rank order; none for a Spark on its own."""
+        return [each for each in self.together if each is not self.host]
 
     @property
     def together(self) -> list[Host]:

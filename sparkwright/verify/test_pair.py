@@ -47,15 +47,18 @@ def received(host: Host, interface: str) -> int:
 
 
 def test_link(host: Host, fabric: FabricPlan, proved: Proved) -> None:
-    for link, address, peer in zip(
-        twins(host, fabric), fabric.addresses, fabric.peer_addresses, strict=True
-    ):
-        assert link["mtu"] == fabric.mtu
-        route = json.loads(host.check_output(f"ip -j route get {peer} from {address}"))[0]
-        assert route["dev"] == link["ifname"]
-        # 28 bytes are the headers of IP and ICMP.
-        host.check_output(f"ping -q -M do -s {fabric.mtu - 28} -c 3 -i 0.2 -I {address} {peer}")
-    proved(f"packets of {fabric.mtu} bytes reach {fabric.peer} on both twins")
+    by_address = dict(zip(fabric.addresses, twins(host, fabric), strict=True))
+    for between in fabric.links:
+        for twin, peer in between.reached:
+            address = between.addresses[twin]
+            link = by_address[address]
+            assert link["mtu"] == fabric.mtu
+            route = json.loads(host.check_output(f"ip -j route get {peer} from {address}"))[0]
+            assert route["dev"] == link["ifname"]
+            # 28 bytes are the headers of IP and ICMP.
+            size = f"-s {fabric.mtu - 28}"
+            host.check_output(f"ping -q -M do {size} -c 3 -i 0.2 -I {address} {peer}")
+    proved(f"packets of {fabric.mtu} bytes reach {' and '.join(fabric.peers)} on both twins")
 
 
 def test_rdma(host: Host, fabric: FabricPlan, release: Release, proved: Proved) -> None:

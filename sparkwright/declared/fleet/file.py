@@ -153,7 +153,7 @@ def _replica_problems(fleet: Fleet) -> Iterator[str]:
             if len(replica.sparks) > 1 and known and known.hardware in cardless:
                 yield (
                     f"{where}.sparks: found {spark}, of hardware class {known.hardware}, in a "
-                    f"replica of two; expected {' or '.join(able)}, which a cable can join"
+                    f"group; expected {' or '.join(able)}, which a cable can join"
                 )
     for spark in fleet.sparks:
         yield from _shared_problems(fleet, spark)
@@ -162,7 +162,7 @@ def _replica_problems(fleet: Fleet) -> Iterator[str]:
 def _shared_problems(fleet: Fleet, spark: str) -> Iterator[str]:
     """Yield what is wrong where a Spark is in several replicas: two of it alone may be.
 
-    A third engine beside either of a pair's two would take the memory of both Sparks.
+    Another engine beside one of a group's would take memory of all its Sparks.
     """
     first, *others = fleet.replicas_of(spark) or [""]
     for name in others:
@@ -173,7 +173,7 @@ def _shared_problems(fleet: Fleet, spark: str) -> Iterator[str]:
             uses = f"found {spark}, which replicas {first} and {others[0]} use"
             yield f"{where}.sparks: {uses}; expected two replicas of a Spark at the most"
         elif len({*own.sparks, *other.sparks}) > 1:
-            expected = "expected a Spark that no other replica uses, as one of them is a pair"
+            expected = "expected a Spark that no other replica uses, as one of them is a group"
             yield f"{where}.sparks: {uses}; {expected}: only replicas of one Spark share it"
         elif own.recipe == other.recipe:
             yield (
@@ -219,6 +219,6 @@ def _taken(where: str, port: int, spark: Spark | None) -> Iterator[str]:
         yield f"{found} {port}, by which pyinfra reaches the Spark (ssh_port)"
     elif port in (*PAIR_PORTS, EXPORTER_PORT):
         yield (
-            f"{found} {PAIR_PORTS[0]} to {PAIR_PORTS[-1]}, which a pair itself uses, and "
+            f"{found} {PAIR_PORTS[0]} to {PAIR_PORTS[-1]}, which a group itself uses, and "
             f"{EXPORTER_PORT}, of the node exporter"
         )

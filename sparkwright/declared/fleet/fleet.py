@@ -18,6 +18,7 @@ from pydantic import AfterValidator, Field, model_validator
 from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import Model, Name, Text, matching
 from sparkwright.common.terminal import waiting_for
+from sparkwright.declared.recipe.values import COUNTS
 
 # Seconds within which the owner's command ends: a person may have to type a passphrase.
 PATIENCE = 120
@@ -119,12 +120,22 @@ class Gateway(Reached):
         return self
 
 
+def _counted(sparks: list[str]) -> list[str]:
+    """Accept as many Sparks as may serve one model together."""
+    if len(sparks) not in COUNTS:
+        raise ValueError(
+            f"{' or '.join(map(str, COUNTS))} Sparks for one model: its heads and experts do not "
+            "divide by other numbers"
+        )
+    return sparks
+
+
 class Replica(Model):
     """Sparks that serve one model together; the first is the head (rank 0)."""
 
     recipe: Text = Field(description="the name of a recipe, or the path of its file")
-    sparks: list[Text] = Field(
-        min_length=1, max_length=2, description="a list of one or two Sparks, such as [spark-a]"
+    sparks: Annotated[list[Text], AfterValidator(_counted)] = Field(
+        min_length=1, description="a list of 1, 2, 3, 4 or 8 Sparks, such as [spark-a]"
     )
     port: int = Field(default=8000, ge=1, le=65535, description="a TCP port from 1 to 65535")
     api_key: Literal["none"] | None = Field(

@@ -16,11 +16,19 @@ from sparkwright.common.schema import Model, Text, matching, satisfying
 # The jobs whose orders are manifests/NAME@…
 _JOBS = ("image", "image-build", "switch")
 
-# The variables that each Spark of a pair sets by its own link when an engine starts.
+# Sparks that may serve one model together: a switch joins any, and models divide by these.
+COUNTS = (1, 2, 3, 4, 8)
+
+# The variables that each Spark of a group sets by its own link when an engine starts.
 FABRIC_ENVIRONMENT = (
     *("VLLM_HOST_IP", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"),
     *("UCX_NET_DEVICES", "NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX"),
     *("NCCL_IGNORE_CPU_AFFINITY", "NCCL_DEBUG"),
+)
+
+# Those that it sets in a ring as well, in the place of a recipe's.
+RING_ENVIRONMENT = (
+    *("NCCL_IB_SUBNET_AWARE_ROUTING", "NCCL_IB_MERGE_NICS", "NCCL_NET_PLUGIN", "NCCL_CROSS_NIC"),
 )
 
 LOG_LEVEL = "VLLM_LOGGING_LEVEL"

@@ -13,7 +13,7 @@ from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import write_file
 from sparkwright.common.operations import is_dry_run, is_first_pass, notice
 from sparkwright.common.part import Ask
-from sparkwright.declared.fleet.fabric_plan import FabricPlan
+from sparkwright.declared.fleet.fabric_plan import FabricLink
 from sparkwright.declared.recipe.rules import published_faults
 from sparkwright.insight.doctor.checkup import Checkup
 from sparkwright.insight.doctor.diagnosis import diagnose
@@ -54,12 +54,17 @@ def doctor(own: Target) -> Generator[StringCommand]:
     """Name the cause, the evidence and the remedy of what is wrong."""
     if own.recipe and (advisory := published_faults(own.recipe)):
         notice(advisory, "yellow")
-    plan, peer = own.fabric, own.peer
+    plan, peers = own.fabric, own.peers
     checkup, diagnoses = None, list[Diagnosis]()
     try:
         checkup = read(host, Checkup.ask(root=own.place))
         checkup = checkup.model_copy(update={"skew": checkup.clock - time.time()})
-        link = _link(plan, peer) if plan and peer else []
+        link = [
+            fault
+            for peer in peers
+            if plan
+            for fault in _link(plan.link(target_of(peer).spark), peer)
+        ]
         listening, may = read(host, LISTENING), own.may_listen
         exposed = [probed("listener", socket) for socket in astray(listening, may)]
         diagnoses = diagnose(checkup, [*link, *exposed], _wanted(own))
@@ -85,15 +90,15 @@ def _wanted(own: Target) -> str | None:
         return None
 
 
-def _link(plan: FabricPlan, peer: Host) -> list[Diagnosis]:
-    """Return what is wrong with the link to the other Spark of a pair."""
-    own, other, port = fabric.read_link(plan, peer)
-    if port is None:
-        states = (*state_of_link(plan.spark, own), *state_of_link(plan.peer, other))
+def _link(between: FabricLink, peer: Host) -> list[Diagnosis]:
+    """Return what is wrong with the link to another Spark of a group."""
+    own, other, ends = fabric.read_link(between, peer)
+    if ends is None:
+        states = (*state_of_link(between.spark, own), *state_of_link(between.peer, other))
         return [probed("fabric", *states or ("none of its interfaces is there",))]
     return [
-        Diagnosis("link", finding.found, f"from {plan.spark}", finding.remedy)
-        for finding in link_findings(plan, port, own, other, {})
+        Diagnosis("link", finding.found, f"from {between.spark}", finding.remedy)
+        for finding in link_findings(between, ends, own, other, {})
     ]
 
 

@@ -64,7 +64,7 @@ def probed(name: str, *evidence: str) -> Diagnosis:
 
 
 def state_of_link(spark: str, state: FabricState) -> Iterator[str]:
-    """Yield the states of a Spark's interfaces to the other one of its pair."""
+    """Yield the states of a Spark's interfaces to the others of its group."""
     for name, netdev in state.netdevs.items():
         yield f"{spark} {name}: {'link' if netdev.carrier else 'no link'}, MTU {netdev.mtu}"
 

@@ -45,7 +45,8 @@ def reads(own: Target) -> Iterator[Ask[Any]]:
 def metrics_units(names: Iterable[str], root: str, plan: FabricPlan | None) -> list[ManagedFile]:
     """Return units of files/host/insight/monitoring."""
     values = {"root": root, "address": plan.addresses[0] if plan else "", "port": METRICS_PORT}
-    values["pair"] = f" {plan.addresses[0]} {plan.peer_addresses[0]}" if plan else ""
+    known = [plan.addresses[0], *(link.known_address for link in plan.links)] if plan else []
+    values["pair"] = "".join(f" {address}" for address in known)
     return [unit_file(_FILES / name, **values) for name in names]
 
 

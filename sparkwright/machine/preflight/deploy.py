@@ -42,30 +42,30 @@ def apply() -> None:
     """Judge the Spark; list every error and warning with its remedy."""
     own = target()
     wanted = [_requirements(each) for each in own.seats]
-    preflight(name="Fit to serve", wanted=wanted, worker=own.peer if own.is_head else None)
+    preflight(name="Fit to serve", wanted=wanted, workers=own.peers if own.is_head else ())
 
 
 @operation()
 def preflight(
-    wanted: Sequence[Requirements], worker: Host | None = None
+    wanted: Sequence[Requirements], workers: Sequence[Host] = ()
 ) -> Generator[StringCommand]:
     """Fail with every error that is found, each with its remedy; warnings are only shown.
 
     Args:
         wanted: of each replica of the Spark.
-        worker: the other Spark, where this one is the head of a pair: they must be alike, and the
+        workers: the group's other Sparks, where this one is its head: all must be alike, and the
             head reports where they are not.
     """
     root = target().root
     seats = [(read(host, _ask(root, each, each.ports)), each) for each in wanted]
     survey, own = seats[0]
-    other = read(worker, _ask(root, own, ())) if worker else None
+    others = {spark_name(each): read(each, _ask(root, own, ())) for each in workers}
     second = seats[1] if len(seats) > 1 else None
-    found = [*findings(survey, own, time.time(), other, second)]
+    found = [*findings(survey, own, time.time(), [*others.values()], second)]
     is_plan = planning() and not is_looking()
     for each, required in seats:
-        others = (one for _, one in seats if one is not required and one.load)
-        beside = sum(engine_bytes(one.load, one.hardware) for one in others if one.load)
+        second_load = (one for _, one in seats if one is not required and one.load)
+        beside = sum(engine_bytes(one.load, one.hardware) for one in second_load if one.load)
         memory = required.hardware, each.memory, each.kernel.handover, beside
         for finding in memory_findings(required.load, *memory) if required.load else ():
             named = f"{required.replica}: {finding.found}" if second else finding.found
@@ -79,11 +79,13 @@ def preflight(
     if survey.machine and first != name:
         remedy = f"Take one of the two out of {target().fleet}"
         found.append(error(f"{name} is the same machine as {first}", remedy))
-    unlike: list[Finding] = []
-    if worker and other:
-        unlike = [*differences(name, survey, spark_name(worker), other)]
+    unlike = [
+        finding
+        for there, other in others.items()
+        for finding in differences(name, survey, there, other)
+    ]
     for finding in unlike:
-        differs("the two Sparks", "alike", finding.found)
+        differs("the Sparks of a group", "alike", finding.found)
     for finding in found:
         if finding.error:
             differs("fit to serve", "nothing in its way", finding.found)
@@ -101,7 +103,7 @@ def preflight(
 
 
 def _ask(root: str, own: Requirements, ports: Sequence[int]) -> Ask[Survey]:
-    """Return the ask for a Spark as one replica needs it; of a pair, only the head has ports."""
+    """Return the ask for a Spark as one replica needs it; of a group, only the head has ports."""
     images = own.release.images if own.release else ()
     return Survey.ask(root=root, ports=ports, images=images, folders=own.folders, place=own.place)
 
@@ -139,7 +141,7 @@ def _requirements(own: Target) -> Requirements:
         image=own.lock.images[image_key(release.recipe)].size if release else 0,
         build=build.disk if build else 0,
         ports=(own.port,) if release and own.is_head and own.port else (),
-        pair=own.peer is not None,
+        group=own.is_group,
         doubts=doubts_of(own),
         folders=[
             *(release.folders.values() if release else ()),

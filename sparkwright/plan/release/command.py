@@ -19,6 +19,7 @@ from sparkwright.declared.recipe.values import (
     NO_REDIRECTS,
     NOWHERE,
     REFERENCE,
+    RING_ENVIRONMENT,
     SPIN,
     STANDBY,
 )
@@ -87,16 +88,16 @@ _SLEEP_WHEN_IDLE = "VLLM_SLEEP_WHEN_IDLE"
 class Ranks:
     """The Sparks that serve a replica together, the head first, and the rank of one of them.
 
-    On the fabric each has an address on either of two subnets; a single Spark has none.
+    On the fabric each has addresses, the first for its own node; a single Spark has none.
     """
 
     sparks: tuple[str, ...] = ("",)
-    fabric: tuple[tuple[str, str], ...] = ()
+    fabric: tuple[tuple[str, ...], ...] = ()
     rank: int = 0
 
     @property
     def nodes(self) -> int:
-        """The number of Sparks, and so the tensor-parallel size, as each has one GPU."""
+        """The number of Sparks, each of which has one GPU."""
         return len(self.sparks)
 
 
@@ -121,7 +122,7 @@ def serve_arguments(recipe: Recipe, ranks: Ranks) -> list[str]:
     # Ours come last: of a repeated option vLLM takes the last.
     words += _option(DOMAINS, domains)
     words += ["--served-model-name", *recipe.served_names]
-    words += ["--tensor-parallel-size", str(ranks.nodes)]
+    words += ["--tensor-parallel-size", str(recipe.tensor_parallel(ranks.nodes))]
     if ranks.nodes > 1:
         words += ["--nnodes", str(ranks.nodes), "--node-rank", str(ranks.rank)]
         words += ["--master-addr", ranks.fabric[0][0], "--master-port", str(MASTER_PORT)]
@@ -173,7 +174,8 @@ def docker_run(
     words += ["--ulimit", "memlock=-1", "--ulimit", "stack=67108864", "--log-driver", "none"]
     words += ["--env-file", f"{place.release(release)}/engine.env"]
     if ranks.nodes > 1:
-        for variable in FABRIC_ENVIRONMENT:
+        in_ring = len(ranks.fabric[0]) > 2
+        for variable in FABRIC_ENVIRONMENT + RING_ENVIRONMENT * in_ring:
             words += ["--env", variable]
         words.append(Expansion("$RDMA_OPTIONS"))
     words += ["--volume", f"{place.release(release)}/{PLUGIN.name}:{_PLUGIN}:ro"]

@@ -56,7 +56,7 @@ def switched(own: Target, answers: str, least: float | None) -> Generator[Pyinfr
     release, outcome, speed = own.release, Outcome(), None
     assert release
     try:
-        yield from serving._inner(release, switch_settings(own, release), own.peer, outcome)
+        yield from serving._inner(release, switch_settings(own, release), own.peers, outcome)
         # What makes no tokens has no speed in tokens.
         if least and outcome.served and own.is_head and release.recipe.answers == "chat":
             model = release.recipe.served_names[0]

@@ -1,6 +1,7 @@
 """What a run does about what serves, and what it says."""
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -151,9 +152,11 @@ def test_the_other_of_a_pair_ends_its_switch_too(monkeypatch: pytest.MonkeyPatch
         theirs = Outcome(ended=True, reason="no GPU", began=Outcome().began)
         monkeypatch.setitem(operations._last, (worker.name, ours.id), theirs)
         worker.data.spark = "b"
+    sound = SimpleNamespace(name="@fake/sound")
+    monkeypatch.setitem(operations._last, (sound.name, ours.id), Outcome())
     outcome = Outcome()
     with own.current() as host:
-        operations._follow(host.state, host, "/opt/x", ours.id, worker, outcome)
+        operations._follow(host.state, host, "/opt/x", ours.id, [sound, worker], outcome)
     assert own.scripts() == [f"systemctl stop --no-block switch@{ours.id}.service"]
     assert (outcome.served, outcome.reason) == (False, "b: no GPU")
 
@@ -167,7 +170,7 @@ def test_the_log_of_a_switch_that_fails_within_a_look_is_read(
     log = "vllm: error: unrecognized arguments: --x"
     own, outcome = head(said(False), said(True, **failed), said(True, log, **failed)), Outcome()
     with own.current() as host:
-        operations._follow(host.state, host, "/opt/x", pair(0).id, None, outcome)
+        operations._follow(host.state, host, "/opt/x", pair(0).id, [], outcome)
     assert outcome.log == ["vllm: error: unrecognized arguments: --x"]
     assert (outcome.served, outcome.reason) == (False, "it ended")
 

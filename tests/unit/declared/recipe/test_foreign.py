@@ -265,7 +265,7 @@ def test_the_numbers_of_sparks_that_the_size_allows(put, changes, sparks):
 def test_a_drafter_on_neither_one_gpu_nor_all(put):
     changes = [("{tensor_parallel}}'", "2}'"), ("tensor_parallel: 2", "tensor_parallel: 1")]
     (problem,) = problems(put(SIZES, *changes))
-    assert "found draft_tensor_parallel_size 2 with sparks: 1; expected 1, or the" in problem
+    assert "found draft_tensor_parallel_size 2 with sparks: 1; expected 1, as" in problem
 
 
 @pytest.mark.parametrize(

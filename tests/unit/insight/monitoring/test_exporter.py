@@ -31,7 +31,7 @@ ROOT = "/opt/qwen36"
 
 
 def test_units_know_root_and_fabric() -> None:
-    fabric = FabricPlan("b", "a", ("192.168.100.0/24", "192.168.101.0/24"), 9000, 80)
+    fabric = FabricPlan("b", ("b", "a"), ("192.168.100.0/24", "192.168.101.0/24"), 9000, 80)
     names = ("spark-metrics.timer", "spark-metrics.service", "fabric-metrics.socket")
     texts = {Path(unit.path).name: unit.text for unit in metrics_units(names, "/r", fabric)}
     assert "\nListenStream=192.168.100.12:29503\n" in texts["fabric-metrics.socket"]

@@ -64,16 +64,20 @@ def test_what_cannot_be_read_is_not_replaced(root: Path) -> None:
 @needs_root
 def test_the_certificate_of_the_other_is_pinned(root: Path) -> None:
     with fake_host(state={"network.link": FIT}, spark="spark-b").current() as peer:
-        assert here(root=str(root)).predicts_change(pinned, peer=peer)
-        assert here(root=str(root)).run(pinned, peer=peer).did_change()
+        assert here(root=str(root)).predicts_change(pinned, peers=[peer])
+        assert here(root=str(root)).run(pinned, peers=[peer]).did_change()
         assert (root / "link/peer.crt").read_text() == CERTIFICATE
         spark = here(root=str(root))
-        assert not spark.run(pinned, peer=peer).did_change()
+        assert not spark.run(pinned, peers=[peer]).did_change()
         assert len(spark.commands) == 1
     newer = FIT | {"certificate": CERTIFICATE.replace("MIIB", "MIIC")}
     with fake_host(state={"network.link": newer}, spark="spark-b").current() as peer:
-        assert here(root=str(root)).run(pinned, peer=peer).did_change()
-    assert "MIIC" in (root / "link/peer.crt").read_text()
+        assert here(root=str(root)).run(pinned, peers=[peer]).did_change()
+        newer_text = (root / "link/peer.crt").read_text()
+        assert "MIIC" in newer_text
+        with fake_host(state={"network.link": FIT}, spark="spark-c").current() as third:
+            assert here(root=str(root)).run(pinned, peers=[peer, third]).did_change()
+    assert (root / "link/peer.crt").read_text() == newer_text + CERTIFICATE
 
 
 @pytest.mark.parametrize(
@@ -89,8 +93,8 @@ def test_without_one_a_dry_run_sees_a_change_and_a_run_fails(
 ) -> None:
     spark = fake_host(spark="spark-a")
     with fake_host(state={"network.link": said}, spark="spark-b").current() as peer:
-        assert spark.predicts_change(pinned, peer=peer)
-        assert spark.run(pinned, peer=peer).did_error()
+        assert spark.predicts_change(pinned, peers=[peer])
+        assert spark.run(pinned, peers=[peer]).did_error()
     assert f"spark-b shows no certificate: {problem}" in spark.scripts()[-1]
 
 

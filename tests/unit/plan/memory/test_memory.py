@@ -99,8 +99,8 @@ def test_defaults_follow_the_memory_the_checkpoint_and_the_environment():
     assert planned(BF16, enforce_eager=True).graphs == 0
     recipe = load_recipe("qwen3.5-35b-fp8")
     recipe = recipe.model_copy(update={"args": {**recipe.args, "max-num-seqs": None}})
-    assert flags(recipe, SHAPE, 121 * GIB, sparks=1).sequences == 1024
-    assert flags(recipe, SHAPE, 31 * GIB, sparks=1).sequences == 256
+    assert flags(recipe, SHAPE, 121 * GIB, tensor_parallel=1).sequences == 1024
+    assert flags(recipe, SHAPE, 31 * GIB, tensor_parallel=1).sequences == 256
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def test_who_is_forced_is_a_replica(site):
     assert found == ("--force: found 'chaat'; did you mean 'chat'?",)
 
 
-OWN = SimpleNamespace(replica="chat", rank=0, is_head=True, peer=None, place="/opt/x", release=NEW)
+OWN = SimpleNamespace(replica="chat", rank=0, is_head=True, peers=[], place="/opt/x", release=NEW)
 
 
 @pytest.fixture(autouse=True)
