@@ -181,7 +181,7 @@ def test_what_a_start_took_is_told_once_it_serves(monkeypatch: pytest.MonkeyPatc
     looks = [said(False, phase="trial") | {"start": took.model_dump()}, said(True, phase="done")]
     own, outcome = head(*looks), Outcome()
     with own.current() as host:
-        operations._follow(host.state, host, "/opt/x", pair(0).id, None, outcome)
+        operations._follow(host.state, host, "/opt/x", pair(0).id, [], outcome)
     assert outcome.start == took
 
 
