@@ -44,7 +44,7 @@ def served(spark: Handle) -> str:
 
 @pytest.fixture(scope="module")
 def pair(machine: None, engine: Engine) -> Pair:
-    return Pair(*Lab().ensure(2, engine, pair=True))
+    return Pair(*Lab().ensure(2, engine, together="pairs"))
 
 
 @pytest.fixture(scope="module")
