@@ -76,7 +76,8 @@ class Player:
         """Yield each scene that was played; one in which something does not hold is the last."""
         self._lab.down()
         count = SPARKS[self._plan.topology]
-        self._lab.up(count, "own-disk", pair=self._pair, engine=self._engine)
+        together = "pairs" if self._pair else "alone"
+        self._lab.up(count, "own-disk", together=together, engine=self._engine)
         # Clients want a last answer, which nobody gives where something does not hold.
         with suppress(AssertionError), ExitStack() as stack:
             self._stage = Stage(self._plan.topology, self._lab.sparks(), stack)

@@ -87,9 +87,8 @@ class Lab:
         """Have a lab of these Sparks up, in place of another one or of a damaged one."""
         lab = state.read()
         same = lab and (len(lab.sparks), lab.together, lab.engine) == (sparks, together, engine)
-        if not (
-            same and lab and _whole(lab) and all(_intact(each, together) for each in self.sparks())
-        ):
+        sound = same and lab and _whole(lab)
+        if not (sound and all(_intact(each, together) for each in self.sparks())):
             self.down()
             self.up(sparks, together=together, engine=engine)
         return self.sparks()

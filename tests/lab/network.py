@@ -47,7 +47,7 @@ def fabric_ends(spark: str) -> list[list[str]]:
 
 
 def delivered(spark: str, together: Together) -> dict[int, Cable]:
-    """Return which cable is in which port of a Spark: in a ring also that to the Spark before it."""
+    """Return the cable in each port of a Spark: in a ring also that to the Spark before."""
     place = number(spark) - 1
     match together:
         case "switch":

@@ -1,7 +1,7 @@
 """A virtual Spark in the hands of a person or a test: its shell, its power switch, its cables."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -150,12 +150,10 @@ class Handle:
                     cable.cut = cable.cut - twins if whole else cable.cut | twins
             network.wire(lab)
 
-    def plug(self, **ports: int) -> None:
-        """Put cables, by their numbers, into its ports, as in `port0=2`; none into the others."""
+    def plug(self, ports: Mapping[int, int]) -> None:
+        """Put cables into its ports, by the numbers of both, and none into the others."""
         with self._changing() as (lab, spark):
-            spark.cables = {
-                int(at.removeprefix("port")): Cable(number=n) for at, n in ports.items()
-            }
+            spark.cables = {port: Cable(number=number) for port, number in ports.items()}
             network.wire(lab)
 
     def mtu(self, size: int = 9000) -> None:

@@ -116,7 +116,7 @@ def test_reset_is_the_factory_state_and_as_quick_as_a_boot(two):
     spark.reboot()
     boot = time.monotonic() - begun
     spark.run("sudo touch /etc/mark /var/lib/docker/mark")
-    spark.plug(port1=0)
+    spark.plug({1: 0})
     spark.cable(False)
     spark.mtu(1500)
     begun = time.monotonic()
