@@ -236,7 +236,7 @@ def test_a_ring_is_set_up_by_what_answers_at_each_port() -> None:
 
 def test_who_is_let_in_is_known_by_interface_address_and_card() -> None:
     states, first = factory("abc"), plan("abc", ring=True)
-    ports = {name: (PORT_0, PORT_1) for name in "abc"}
+    ports = dict.fromkeys("abc", (PORT_0, PORT_1))
     b = [states["b"].netdevs[netdev].mac for netdev in PORT_1]
     c = [states["c"].netdevs[netdev].mac for netdev in PORT_0]
     assert [*let_in(first, ports, states)] == [
