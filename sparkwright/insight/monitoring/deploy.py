@@ -45,8 +45,12 @@ def reads(own: Target) -> Iterator[Ask[Any]]:
 def metrics_units(names: Iterable[str], root: str, plan: FabricPlan | None) -> list[ManagedFile]:
     """Return units of files/host/insight/monitoring."""
     values = {"root": root, "address": plan.addresses[0] if plan else "", "port": METRICS_PORT}
-    known = [plan.addresses[0], *(link.known_address for link in plan.links)] if plan else []
-    values["pair"] = "".join(f" {address}" for address in known)
+    values["beside"] = ""
+    if plan:
+        around = sorted(plan.sparks)
+        own = around.index(plan.spark)
+        known = (plan.of(around[n % len(around)]).addresses[0] for n in (own, own + 1, own - 1))
+        values["beside"] = "".join(f" {address}" for address in known)
     return [unit_file(_FILES / name, **values) for name in names]
 
 

@@ -14,7 +14,7 @@ from sparkwright.common.operations import differs, failing, notice, planning
 from sparkwright.common.part import Ask
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.placed import FABRIC_SYSCTL, FIRST_USER, folder
-from sparkwright.common.ports import LINK_PORT, MASTER_PORT, SHARE_PORT
+from sparkwright.common.ports import ENGINE_PORTS, LINK_PORT, SHARE_PORT
 from sparkwright.common.render import unit_file
 from sparkwright.declared.fleet.fabric_plan import GUARD, FabricPlan, arp_settings, netplan_text
 from sparkwright.machine.host.operations.files import unit_state
@@ -180,7 +180,7 @@ def _guard(
     """Yield what lets only the group's Sparks reach the ports, and engines only each other."""
     root, own = target().root, states[plan.spark]
     internet = "internet" if target().settings.media_domains else "none"
-    engine = (FIRST_USER, str(MASTER_PORT), internet)
+    engine = (FIRST_USER, ",".join(map(str, ENGINE_PORTS)), internet)
     guarded = " ".join(
         [f"{LINK_PORT}:{SHARE_PORT}", *engine, *plan.subnets, *let_in(plan, ports, states)]
     )

@@ -8,7 +8,7 @@ from math import ceil
 
 from sparkwright.common.paths import PLUGIN
 from sparkwright.common.placed import FIRST_USER, SOCKET, Place
-from sparkwright.common.ports import MASTER_PORT
+from sparkwright.common.ports import COPIES_PORT, MASTER_PORT
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.declared.recipe.rules import doubts, published_faults
@@ -126,6 +126,8 @@ def serve_arguments(recipe: Recipe, ranks: Ranks) -> list[str]:
     if ranks.nodes > 1:
         words += ["--nnodes", str(ranks.nodes), "--node-rank", str(ranks.rank)]
         words += ["--master-addr", ranks.fabric[0][0], "--master-port", str(MASTER_PORT)]
+        if recipe.options.data_parallel_size > 1:
+            words += ["--data-parallel-rpc-port", str(COPIES_PORT)]
     return words + (["--uds", f"{_API}/{SOCKET}"] if ranks.rank == 0 else ["--headless"])
 
 

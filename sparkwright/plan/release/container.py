@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sparkwright.common.files import ManagedFile
 from sparkwright.common.paths import HOST_FILES
-from sparkwright.common.ports import MASTER_PORT
+from sparkwright.common.ports import ENGINE_PORTS
 from sparkwright.common.render import unit_file
 
 # Docker's options that give a container the GPU. `--gpus`, which uses the toolkit's hook instead of
@@ -62,7 +62,7 @@ def guard_files(root: str, fabric: Sequence[str], *, internet: bool) -> list[Man
     """Return the files of the slices, systemd's, by which containers may exchange packets.
 
     Args:
-        fabric: addresses of both Sparks of a pair on the fabric; none where there is no pair.
+        fabric: addresses of all Sparks of a group on the fabric; none for a Spark on its own.
         internet: engines may reach it, to fetch what clients name.
     """
     denied = " ".join(_NEIGHBOURS) if internet else "any"
@@ -70,6 +70,6 @@ def guard_files(root: str, fabric: Sequence[str], *, internet: bool) -> list[Man
     if fabric:
         allowed = " ".join([*fabric, *[_RESOLVER] * internet])
         denied = f"{_HOST} {denied}" if internet else denied
-        values = {"allowed": allowed, "denied": denied, "master": MASTER_PORT}
+        values = {"allowed": allowed, "denied": denied, "ports": ENGINE_PORTS}
         files.append(unit_file(_FILES / PAIR, root=root, **values))
     return files

@@ -11,7 +11,7 @@ from tests.makers.shell import shell
 
 GUARD = Path(__file__).parents[4] / "files/host/network/fabric/fabric-guard"
 ARGUMENTS = (
-    "29500:29502 4711 29501 none 192.168.100.0/24 192.168.101.0/24 "
+    "29500:29502 4711 29501,29506 none 192.168.100.0/24 192.168.101.0/24 "
     "enp1s0f0np0 192.168.100.12 02:00:00:00:00:0a "
     "enP2p1s0f0np0 192.168.101.12 02:00:00:00:00:0b"
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from host.engine.peer_link import Pair
+from host.engine.peer_link import Group
 from host.state import network
 from sparkwright.network.link.deploy import Identity, identity, new_identity_script, pinned
 from tests.unit.driven import Driven, fake_host, here
@@ -166,7 +166,7 @@ def test_one_without_a_certificate_is_not_let_in(root: Path) -> None:
     near.settimeout(5)
     far.settimeout(5)
     with near, far, ThreadPoolExecutor() as pool:
-        head = Pair(root, "r-1", 0, ("spark-a", "spark-b"), ("", "")).tls()
+        head = Group(root, "r-1", 0, ("spark-a", "spark-b"), ("", "")).tls()
         served = pool.submit(head.wrap_socket, far, server_side=True)
         with nobody.wrap_socket(near) as stream, pytest.raises(ssl.SSLError):
             stream.recv(5)

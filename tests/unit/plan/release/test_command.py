@@ -161,3 +161,17 @@ def test_four_sparks_in_two_stages() -> None:
     assert "--pipeline-parallel-size 2 --enable-expert-parallel" in said
     assert "--tensor-parallel-size 2 --nnodes 4 --node-rank 3 --master-addr 10.0.0.0 " in said
     assert words[-1] == "--headless"
+
+
+def test_copies_meet_at_a_port_that_is_guarded() -> None:
+    args = {"data-parallel-size": 2, "enable-expert-parallel": True}
+    own = release_recipe(sparks=[4], args=args)
+    words = serve_arguments(own, Ranks(tuple("abcd"), tuple((f"10.0.0.{n}",) for n in range(4))))
+    said = " ".join(words)
+    assert "--data-parallel-size 2 --enable-expert-parallel" in said
+    assert "--tensor-parallel-size 2 --nnodes 4 --node-rank 0 --master-addr 10.0.0.0 " in said
+    port = words[words.index("--data-parallel-rpc-port") + 1]
+    assert f"\nSocketBindAllow=tcp:{port}\nSocketBindDeny=1-32767\n" in FILES[1].text
+    assert "--data-parallel-rpc-port" not in serve_arguments(
+        release_recipe(sparks=[4]), Ranks(tuple("abcd"), (("10.0.0.1",),))
+    )
