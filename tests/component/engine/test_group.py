@@ -1,4 +1,4 @@
-"""Three Sparks and four: no engine starts before all are there, and the end of any is the end of all."""
+"""Three Sparks and four: no engine starts before all are there, and the end of one ends all."""
 
 import os
 import signal
