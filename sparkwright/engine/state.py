@@ -58,6 +58,11 @@ class EngineUnit(Bounded):
     status: str
     since: int = 0
 
+    def missing(self, ranks: Iterable[str]) -> list[str]:
+        """Return the Sparks of its group that its supervisor has missed for long (meeting.py)."""
+        told = [each for each in self.status.split("; ") if each.startswith("missing for ")]
+        return [name for name in ranks if any(f" min: {name} at " in each for each in told)]
+
     @property
     def ended(self) -> bool:
         """Tell whether it neither runs nor is about to, by a start or a restart of systemd's."""

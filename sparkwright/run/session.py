@@ -23,17 +23,19 @@ def check_is_run() -> None:
         raise SystemExit(f"found {path.name} run by Python; expected: {right}")
 
 
-def start_session(*, lease: bool = False) -> None:
+def start_session(*, lease: bool = False, whole: bool = True) -> None:
     """Check the run and the current host, before any change, and have failures reported.
 
-    A run that changes Sparks holds the lease of each (`hold_lease`).
+    A run that changes Sparks holds the lease of each (`hold_lease`). One that only looks need not
+    have `whole` groups.
     """
     check_is_run()
     report_failures()
     if is_dry_run():
         # With -y, pyinfra would not plan, and have nothing to show.
         state.check_for_changes = True
-    _check_group()
+    if whole:
+        _check_group()
     # From here on, a lost Spark is noticed.
     connection_of(host)
     check_sudo(host)

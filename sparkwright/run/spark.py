@@ -2,29 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from sparkwright.common.hardware import HARDWARE, Hardware
+import click
+
+from sparkwright.common.command_line import next_line
+from sparkwright.common.hardware import GIB, HARDWARE, Hardware
 from sparkwright.common.placed import Place
 from sparkwright.declared.fleet.fabric_plan import FabricPlan, fabric_of
 from sparkwright.declared.fleet.file import load_fleet
+from sparkwright.declared.fleet.fleet import Fleet, remaining
 from sparkwright.declared.fleet.settings import Settings, settings_of
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.plan.memory.check import memory_findings
 from sparkwright.plan.memory.plan import load_of, sized, standby_room
 from sparkwright.plan.release.bundle import Bundle, read_bundle
 from sparkwright.plan.release.command import Ranks
-from sparkwright.plan.release.lock import Lock
+from sparkwright.plan.release.lock import Lock, lock_path, read_lock
 from sparkwright.plan.release.release import Release, make_release
 from sparkwright.run.options import RunOptions, options_of
 
+
+def read_fleet(path: Path) -> Fleet:
+    """Return the fleet of an inventory file as the run is about it: without some of its Sparks."""
+    fleet, context = load_fleet(path), click.get_current_context(silent=True)
+    given = dict(each.split("=", 1) for each in (context and context.params.get("data")) or ())
+    if "without" not in given:
+        return fleet
+    options = options_of({"without": given["without"]})
+    return fleet.without(options.without, {name: recipe_of(name).sparks for name in fleet.recipes})
+
+
 # A recipe by its name, and the fleet of an inventory file: read once.
 recipe_of = cache(load_recipe)
-fleet_of = cache(load_fleet)
+fleet_of = cache(read_fleet)
 
 
 @cache
@@ -128,6 +144,18 @@ class SparkTarget:
     def recipe(self) -> Recipe | None:
         """The recipe that it serves; None on an idle Spark."""
         return recipe_of(self.recipe_name) if self.recipe_name else None
+
+    def offer(self, lost: Collection[str]) -> str:
+        """Return how its replica is served without some Sparks of its group; "" where it cannot."""
+        left = remaining(self.ranks, lost, self.recipe.sparks) if self.recipe else []
+        if self.recipe and left:
+            count = len(left)
+            recipe, lock = self.recipe.for_sparks(count), read_lock(lock_path(self.fleet))
+            load, memory = load_of(recipe, lock, count), int(self.hardware.total_gib * GIB)
+            if not any(each.error for each in memory_findings(load, self.hardware, memory, 0)):
+                line = next_line("apply", f"--data without={','.join(lost)}")
+                return f"Until then {' and '.join(left)} can serve {self.replica}: {line}"
+        return ""
 
     @property
     def is_group(self) -> bool:

@@ -5,8 +5,10 @@ waited for is waited for anew.
 """
 
 import asyncio
+import math
 import socket
 import ssl
+import time
 from asyncio import StreamReader, StreamReaderProtocol, StreamWriter
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -22,32 +24,71 @@ _CALLS = 4
 _NOTHING = "nothing heard yet; there, `systemctl status 'vllm@*'` tells why"
 _OTHERS = "it waits for other Sparks of the group"
 _IP_FREEBIND = 15
+# Seconds after which a Spark counts as missing: a boot takes five minutes, and new firmware ten. It
+# is waited for all the same.
+MISSING = 900
 
 Show = Callable[[str], None]
 
 
 async def join(group: Group, show: Show) -> Links:
     """Return links to the other Sparks, however long that takes; show why it takes long."""
-    if group.rank:
-        return Links([await _find_head(group, show)])
-    links = Links(await _gather(group, show))
+    absent = _Absent(group, show)
+    late = asyncio.create_task(absent.remind())
+    try:
+        if group.rank:
+            return Links([await _find_head(group, absent)])
+        links = Links(await _gather(group, absent))
+    finally:
+        late.cancel()
     links.say(_TOGETHER)
     return links
 
 
-async def _find_head(group: Group, show: Show) -> Link:
-    show(group.waiting({0: _NOTHING}))
+class _Absent:
+    """The Sparks that are not there yet: why, and since when."""
+
+    def __init__(self, group: Group, show: Show) -> None:
+        self._group, self._show = group, show
+        now = time.monotonic()
+        self.ranks = dict.fromkeys(group.linked, (_NOTHING, now))
+        self.show()
+
+    def say(self, rank: int, why: str, *, heard: bool = False) -> None:
+        """Show why a Spark is not there, or why one that is heard does not start."""
+        now = time.monotonic()
+        _, since = self.ranks.get(rank, (why, now))
+        self.ranks[rank] = why, math.inf if heard else min(since, now)
+        self.show()
+
+    def show(self) -> None:
+        """Show for whom this Spark waits, those first who are missing."""
+        latest, texts = time.monotonic() - MISSING, list[str]()
+        for rank, (why, since) in sorted(self.ranks.items()):
+            text = f"{self._group.sparks[rank]} at {self._group.addresses[rank]}: {why}"
+            late = f"missing for {MISSING / 60:.0f} min: " if since <= latest else "waiting for "
+            texts.append(f"{late}{text}")
+        self._show("; ".join(sorted(texts)))
+
+    async def remind(self) -> None:
+        """Show it also while nothing happens."""
+        while True:
+            await asyncio.sleep(MISSING / 15)
+            self.show()
+
+
+async def _find_head(group: Group, absent: _Absent) -> Link:
     while True:
         try:
             link = await _call(group)
-            await _wait_for_others(link, lambda why: show(group.waiting({0: why})))
+            await _wait_for_others(link, lambda: absent.say(0, _OTHERS, heard=True))
             return link
         except (OSError, ValueError, RefusedError) as error:
-            show(group.waiting({0: _why(error)}))
+            absent.say(0, _why(error))
         await asyncio.sleep(peer_link.RETRY)
 
 
-async def _wait_for_others(link: Link, show: Show) -> None:
+async def _wait_for_others(link: Link, show: Callable[[], None]) -> None:
     """Return when the head says that all are there; a RefusedError tells that the link is lost."""
     said = asyncio.create_task(link.heard(_TOGETHER).wait())
     try:
@@ -58,7 +99,7 @@ async def _wait_for_others(link: Link, show: Show) -> None:
                 return
             if link.lost.done():
                 raise RefusedError(link.lost.result())
-            show(_OTHERS)
+            show()
     except BaseException:
         await link.close()
         raise
@@ -66,15 +107,11 @@ async def _wait_for_others(link: Link, show: Show) -> None:
         said.cancel()
 
 
-async def _gather(group: Group, show: Show) -> list[Link]:
+async def _gather(group: Group, absent: _Absent) -> list[Link]:
     """Return the links to all workers, in rank order."""
-    reasons, links = dict.fromkeys(group.linked, _NOTHING), dict[int, Link]()
+    links = dict[int, Link]()
     calls = {rank: asyncio.Queue[socket.socket](_CALLS) for rank in group.linked}
     changed = asyncio.Event()
-
-    def wait_for(rank: int, reason: str) -> None:
-        reasons[rank] = reason
-        show(group.waiting(reasons))
 
     async def accept() -> None:
         ranks = {group.addresses[rank]: rank for rank in group.linked}
@@ -86,8 +123,8 @@ async def _gather(group: Group, show: Show) -> list[Link]:
                     loop = asyncio.get_running_loop()
                     connection, (address, _) = await loop.sock_accept(listener)
                 except OSError as error:
-                    for rank in reasons:
-                        wait_for(rank, _why(error))
+                    for rank in absent.ranks:
+                        absent.say(rank, _why(error))
                     await asyncio.sleep(peer_link.RETRY)
                     continue
                 if address not in ranks or calls[ranks[address]].full():
@@ -100,18 +137,17 @@ async def _gather(group: Group, show: Show) -> list[Link]:
             try:
                 link = await _answer(group, rank, await calls[rank].get())
             except (OSError, ValueError, RefusedError) as error:
-                wait_for(rank, _why(error))
+                absent.say(rank, _why(error))
                 continue
             links[rank] = link
-            del reasons[rank]
-            if reasons:
-                show(group.waiting(reasons))
+            del absent.ranks[rank]
+            if absent.ranks:
+                absent.show()
             changed.set()
             reason = await asyncio.shield(link.lost)
             await links.pop(rank).close()
-            wait_for(rank, reason)
+            absent.say(rank, reason)
 
-    show(group.waiting(reasons))
     try:
         async with asyncio.TaskGroup() as running:
             tasks = [running.create_task(way) for way in (accept(), *map(keep, group.linked))]

@@ -58,13 +58,6 @@ class Group:
         """The ranks to which this one has a link: a head's workers, a worker's head."""
         return range(1) if self.rank else range(1, len(self.sparks))
 
-    def waiting(self, reasons: dict[int, str]) -> str:
-        """Say for whom this Spark waits, and why each is not there."""
-        each = (
-            f"{self.sparks[r]} at {self.addresses[r]}: {why}" for r, why in sorted(reasons.items())
-        )
-        return f"waiting for {'; '.join(each)}"
-
     @property
     def hello(self) -> dict[str, Any]:
         """The first words of this side."""

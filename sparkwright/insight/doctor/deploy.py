@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import click
-from pyinfra import host, state
+from pyinfra import host, inventory, state
 from pyinfra.api import Host, StringCommand, deploy, operation
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import write_file
-from sparkwright.common.operations import is_dry_run, is_first_pass, notice
+from sparkwright.common.operations import is_dry_run, is_first_pass, notice, spark_name
 from sparkwright.common.part import Ask
+from sparkwright.common.terminal import plain
 from sparkwright.declared.fleet.fabric_plan import FabricLink
 from sparkwright.declared.recipe.rules import published_faults
 from sparkwright.insight.doctor.checkup import Checkup
@@ -24,6 +25,7 @@ from sparkwright.network.fabric import deploy as fabric
 from sparkwright.network.fabric.link_check import link_findings
 from sparkwright.plan.causes.log_causes import Diagnosis
 from sparkwright.plan.release.lock import lock_path, read_lock
+from sparkwright.run.failures import why_silent
 from sparkwright.run.spark import fleet_of
 from sparkwright.run.state import expect, read
 from sparkwright.run.target import Target, seats, target, target_of
@@ -54,7 +56,8 @@ def doctor(own: Target) -> Generator[StringCommand]:
     """Name the cause, the evidence and the remedy of what is wrong."""
     if own.recipe and (advisory := published_faults(own.recipe)):
         notice(advisory, "yellow")
-    plan, peers = own.fabric, own.peers
+    plan = own.fabric
+    peers = [each for each in own.peers if each in state.active_hosts]
     checkup, diagnoses = None, list[Diagnosis]()
     try:
         checkup = read(host, Checkup.ask(root=own.place))
@@ -67,7 +70,7 @@ def doctor(own: Target) -> Generator[StringCommand]:
         ]
         listening, may = read(host, LISTENING), own.may_listen
         exposed = [probed("listener", socket) for socket in astray(listening, may)]
-        diagnoses = diagnose(checkup, [*link, *exposed], _wanted(own))
+        diagnoses = diagnose(checkup, [*_absent(own, checkup), *link, *exposed], _wanted(own))
     finally:
         if own.options.report and is_first_pass():
             _add_to_report(own.options.report, own, checkup, diagnoses)
@@ -79,6 +82,25 @@ def doctor(own: Target) -> Generator[StringCommand]:
         notice(str(difference))
     host.noop("looked at, and left as it is")
     yield from ()
+
+
+def without_answers() -> None:
+    """Say why no Spark could be reached: pyinfra then runs no deploy."""
+    for each in inventory:
+        if state.is_host_in_limit(each):
+            click.secho(plain(f"{spark_name(each)}: {why_silent(each)}"), fg="red")
+
+
+def _absent(own: Target, checkup: Checkup) -> Iterator[Diagnosis]:
+    """Yield the Sparks of a group that do not answer, and those that its supervisors miss."""
+    missed = checkup.unit.missing(own.ranks) if checkup.unit else []
+    for each in own.peers:
+        name = spark_name(each)
+        if each in state.failed_hosts:
+            yield probed("spark-silent", f"{name}: {why_silent(each)}", remedy=own.offer([name]))
+        elif name in missed and checkup.unit:
+            remedy = own.offer(missed)
+            yield probed("spark-missing", f"{own.spark}: {checkup.unit.status}", remedy=remedy)
 
 
 def _wanted(own: Target) -> str | None:

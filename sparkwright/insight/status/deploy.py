@@ -85,7 +85,9 @@ def _row(own: Target, reading: Reading | None = None, slow: bool = False) -> Spa
     name = own.recipe.name if own.recipe else None
     door = door_unit(own.place)
     silent = why_silent(own.host)
-    return SparkRow(own.spark, own.replica, name, own.rank, reading, slow, silent, door)
+    lost = reading.unit.missing(own.ranks) if reading and reading.unit else []
+    offer = own.offer(lost) if lost else ""
+    return SparkRow(own.spark, own.replica, name, own.rank, reading, slow, silent, door, offer)
 
 
 def _show(rows: list[SparkRow], path: str | None, again: bool) -> None:

@@ -100,6 +100,7 @@ class SparkRow:
         reading: None where there was no answer: `silent` says why.
         slow: there was a login, and no answer in time.
         door: the unit of the replica's door.
+        offer: how to serve without those who are missing.
     """
 
     spark: str
@@ -110,6 +111,7 @@ class SparkRow:
     slow: bool = False
     silent: str = "no answer"
     door: str = UNIT
+    offer: str = ""
 
 
 def warnings(row: SparkRow) -> Iterator[str]:
@@ -164,6 +166,8 @@ def _of_engine(row: SparkRow, reading: Reading) -> Iterator[str]:
     if unit is None or unit.active != "active":
         status = f" ({unit.status})" if unit and unit.status else ""
         yield f"the engine is {unit.active if unit else 'not there'}{status}"
+        if row.offer:
+            yield row.offer
     elif row.rank == 0 and load is None:
         yield "the engine does not answer /metrics"
     if unit and unit.restarts:

@@ -33,7 +33,7 @@ _FAKE = f"env PYTHONPATH={FILES}:{FILES.parent} {sys.executable} -m {__package__
 _PROGRAM = """
 import json, sys
 from host.common import probe
-from host.engine import peer_link, standby, supervisor
+from host.engine import meeting, peer_link, standby, supervisor
 for name, value in json.loads(sys.argv.pop(1)).items():
     module, _, constant = name.partition(".")
     setattr(globals()[module], constant, value)

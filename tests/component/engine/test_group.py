@@ -1,4 +1,4 @@
-"""Three Sparks: no engine starts before all are there, and the end of any is the end of all."""
+"""Three Sparks and four: no engine starts before all are there, and the end of one ends all."""
 
 import os
 import signal
@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from tests.clock import patience
-from tests.component.engine.sparks import NAMES, RELEASE, Spark, group, identify, serve, trust
+from tests.component.engine.sparks import (
+    NAMES,
+    RELEASE,
+    Spark,
+    group,
+    identify,
+    lives,
+    serve,
+    trust,
+)
 from tests.component.servers import until
 
 
@@ -37,7 +46,7 @@ def test_none_starts_before_all_are_there_and_the_head_starts_last(three: list[S
     # One that goes meanwhile is waited for anew.
     first.signal(signal.SIGTERM)
     assert first.end() == 0
-    head.wait_status("waiting for spark-b at 127.0.0.12: its supervisor is gone; spark-c at")
+    head.wait_status("for spark-b at 127.0.0.12: its supervisor is gone; waiting for spark-c")
     serve([first, last])
     head.wait_ready()
     starts = (head.root.parent / "starts").read_text().split()
@@ -45,6 +54,23 @@ def test_none_starts_before_all_are_there_and_the_head_starts_last(three: list[S
     head.signal(signal.SIGTERM)
     assert [spark.end() for spark in three] == [0, 1, 1]
     assert {spark.status for spark in three[1:]} == {"engine ended: spark-a: it was stopped"}
+
+
+def test_who_is_missing_after_the_bound_is_named(three: list[Spark]) -> None:
+    head, first, last = three
+    times = {"meeting.MISSING": patience(0.5)}
+    head.start(**times)
+    head.wait_status("waiting for spark-b")
+    first.start(**times)
+    late = f"missing for {patience(0.5) / 60:.0f} min: "
+    head.wait_status(f"{late}spark-c at 127.0.0.13: nothing heard yet; there, `systemctl")
+    # Whom it hears is not missing.
+    first.live_on()
+    assert first.status.startswith("waiting for spark-a")
+    head.kill()
+    first.wait_status(f"{late}spark-a at 127.0.0.11: its engine is not started")
+    serve([head, last], **times)
+    first.wait_ready()
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
@@ -112,3 +138,24 @@ def test_another_release_or_certificate_keeps_all_waiting(three: list[Spark]) ->
     serve([first])
     for spark in three:
         spark.wait_ready()
+
+
+def test_a_rank_of_four_dies_and_all_go_on_to_their_standbys(tmp_path: Path) -> None:
+    four = group(tmp_path, 4)
+    try:
+        for spark in four:
+            spark.unit(standby=1)
+        serve(four)
+        until(lambda: all(spark.standby_waits for spark in four))
+        waiting = [spark.standby for spark in four]
+        os.kill(four[3].container, signal.SIGKILL)
+        assert [spark.end() for spark in four] == [1] * 4
+        assert [lives(each) for each in waiting] == [True] * 4
+        serve(four)
+        assert [spark.container for spark in four] == waiting
+        assert len((tmp_path / "starts").read_text().split()) == 4
+        four[1].signal(signal.SIGTERM)
+        assert [spark.end() for spark in four] == [1, 0, 1, 1]
+    finally:
+        for spark in four:
+            spark.close()

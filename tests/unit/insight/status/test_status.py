@@ -166,6 +166,16 @@ def test_a_hard_end_is_told_with_its_cause() -> None:
     assert entry["hard_down"] is None
 
 
+def test_a_missing_spark_is_told_with_what_the_others_can_serve() -> None:
+    status = "missing for 15 min: spark-c at 10.0.0.3: no answer"
+    waits = changed(UNIT, active="activating", status=status)
+    told = warnings(row(changed(SERVES, unit=waits), offer="Until then spark-a can serve chat: x"))
+    assert [*told] == [
+        f"the engine is activating ({status})",
+        "Until then spark-a can serve chat: x",
+    ]
+
+
 def test_nothing_is_said_of_a_sound_spark() -> None:
     assert list(warnings(row(SERVES))) == []
     # A worker has neither an API nor a door.
