@@ -2,8 +2,9 @@
 
 import socket
 import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from itertools import chain
+from weakref import WeakKeyDictionary
 
 from pyinfra import host
 from pyinfra.api import Host, QuoteString, StringCommand, operation
@@ -33,12 +34,14 @@ from sparkwright.network.fabric.check import (
 )
 from sparkwright.network.fabric.netplan import our_netdevs
 from sparkwright.network.fabric.state import FabricState, Neighbors, Ports, Probe
-from sparkwright.run.state import read, read_now
+from sparkwright.run.state import connection_of, read, read_now
 from sparkwright.run.target import Target, target, target_of
 
 _FILES = HOST_FILES / "network" / "fabric"
 # Seconds for a port to find its link.
 _LINK_SECONDS = 10
+# By the head: where the ports of its group lead to, as a run has found it.
+_asked: WeakKeyDictionary[Host, dict[str, Wires]] = WeakKeyDictionary()
 
 
 def ask_fabric(own: Target, tried: Sequence[Probe] = ()) -> Ask[FabricState]:
@@ -78,7 +81,7 @@ def fabric(plan: FabricPlan, peers: Sequence[Host]) -> Generator[PyinfraCommand]
         elif unseen:
             return
 
-    wires = _wires(plan, everyone, states)
+    wires = _wires(plan, states)
     found = {
         name: [*fabric_findings(plan.of(name), hardware, states, wires.get(name))]
         for name in states
@@ -120,18 +123,26 @@ def _all_cabled(plan: FabricPlan, states: States) -> bool:
     return all(len(cabled(hardware, each)) >= wanted for each in states.values())
 
 
-def _wires(plan: FabricPlan, everyone: Iterable[Host], states: States) -> dict[str, Wires]:
-    """Return where the ports of each Spark lead to: of two, and of what is set up, nobody asks."""
-    hardware = target().hardware
+def _wires(plan: FabricPlan, states: States) -> dict[str, Wires]:
+    """Return where the ports of each Spark lead to: of two, and of what is set up, nobody asks.
+
+    In a run the first to come asks for all: later some may be at work, and answer nobody.
+    """
+    hardware, everyone = target().hardware, target().together
     is_known = all(set_up(plan.of(name), hardware, each) for name, each in states.items())
     if len(states) == 2 or is_known:
         return {}
-    found = {}
-    for own in map(target_of, everyone):
-        others = {name: each for name, each in states.items() if name != own.spark}
-        heard = read(own.host, ask_neighbors(own, others)).heard
-        found[own.spark] = wires_of(hardware, heard, others)
-    return found
+    with connection_of(everyone[0]).reading:
+        if not planning() and everyone[0] in _asked:
+            return _asked[everyone[0]]
+        found = {}
+        for own in map(target_of, everyone):
+            others = {name: each for name, each in states.items() if name != own.spark}
+            heard = read(own.host, ask_neighbors(own, others)).heard
+            found[own.spark] = wires_of(hardware, heard, others)
+        if not planning():
+            _asked[everyone[0]] = found
+        return found
 
 
 def _reached_by(netdevs: Sequence[str], own: FabricState) -> str | None:
