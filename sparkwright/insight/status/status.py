@@ -57,7 +57,7 @@ class Reading(Part):
         starts: those of its recipe and image, the last one last.
         others: further releases that run or start.
         switches: releases to which a switch is under way.
-        load: None where no engine answers, as on the worker of a pair.
+        load: None where no engine answers, as on a worker of a group.
         clock_limit: MHz that the GPU's clock may reach; None where we have set no limit.
         door: the state of its unit, as systemd names it.
         held: requests that waited at the door for an engine, at most 15 s ago; None if unknown.
