@@ -42,7 +42,8 @@ key_requests = None
 # 590, as clients give up after 600; docs/door.md explains it.
 hold_seconds = None
 
-# "auto": if ufw is on, it is opened for the door and a pair's fabric. "on": ufw is turned on, too.
+# "auto": if ufw is on, it is opened for the door and a group's fabric. "on": ufw is turned on,
+# too.
 firewall = "auto"
 
 # Networks that may reach the door, such as ("192.168.1.0/24",); none named means all.

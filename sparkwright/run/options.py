@@ -44,7 +44,7 @@ class RunOptions(Model):
 
     Attributes:
         docker: "restart": containers may end for a setting that takes Docker's start.
-        fabric: "verify": measure the bandwidth of a pair's link.
+        fabric: "verify": measure the bandwidth of each link.
         weights: "verify": hash every file anew; "remove": `remove` takes them as well.
         json_target: Where JSON goes: a path, or "-".
         report: Where the doctor's report for an issue goes: a path, or "-".

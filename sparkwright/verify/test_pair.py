@@ -1,4 +1,4 @@
-"""A pair: the link between its Sparks, the same bits on both, and data that takes the link.
+"""A group: the links between its Sparks, the same bits on all, and data that takes the link.
 
 On a GPU equal tokens prove nothing and unequal ones disprove nothing: kernels round, so the first
 near tie goes another way. What a wrong sum over two Sparks spoils is how likely an engine finds the
@@ -92,7 +92,7 @@ def test_same_release_and_bits(
         return [record.content_string, hashes, image]
 
     assert found(host) == found(peer)
-    proved(f"{release.id}: the same files, weights and image on both Sparks")
+    proved(f"{release.id}: the same files, weights and image on all Sparks")
 
 
 def test_data_takes_the_link(
@@ -163,7 +163,7 @@ def problem(own: Sequence[float], other: Sequence[float] | None = None) -> str |
     """Say what is wrong with the log probabilities of a text; None where nothing is.
 
     Args:
-        own: Those of the pair, for `TEXT` by a trained model.
+        own: Those of the group, for `TEXT` by a trained model.
         other: Those of one Spark with the same model: then only that both agree counts.
     """
     # Each is compared so that NaN is a problem.

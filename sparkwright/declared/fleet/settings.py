@@ -84,7 +84,7 @@ class Settings(Model):
     most 590, as clients give up after 600; docs/door.md explains it."""
 
     firewall: Annotated[Literal["auto", "on"], Field(description="auto or on")] = "auto"
-    """"auto": if ufw is on, it is opened for the door and a pair's fabric. "on": ufw is turned on,
+    """"auto": if ufw is on, it is opened for the door and a group's fabric. "on": ufw is turned on,
     too."""
 
     firewall_from: kinds.Networks = ()

@@ -35,14 +35,14 @@ LOG_LEVEL = "VLLM_LOGGING_LEVEL"
 
 # The domains from which an engine may fetch images, sounds and videos that a request names by URL.
 # vLLM fetches any address by default: a client with a key could make the Spark query its own
-# loopback, machines of the LAN and a pair's fabric. Media inside a request (`data:`) need none.
+# loopback, machines of the LAN and a group's fabric. Media inside a request (`data:`) need none.
 DOMAINS = "allowed-media-domains"
 # An empty list means all domains to vLLM; this name never resolves (RFC 2606, section 2).
 NOWHERE = "media.invalid"
 # vLLM does not compare the target of a redirect with the list.
 NO_REDIRECTS = {"VLLM_MEDIA_URL_ALLOW_REDIRECTS": "0"}
 
-# Seconds for which a pair's processes look for the next message without a pause: files/plugin.
+# Seconds for which a group's processes look for the next message without a pause: files/plugin.
 SPIN = "SPARKWRIGHT_SPIN_SECONDS"
 # By which an engine waits before it uses the GPU: files/host/engine/standby.py, files/plugin.
 STANDBY = "SPARKWRIGHT_STANDBY"

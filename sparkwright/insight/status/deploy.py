@@ -91,6 +91,7 @@ def _row(own: Target, reading: Reading | None = None, slow: bool = False) -> Spa
 
 
 def _show(rows: list[SparkRow], path: str | None, again: bool) -> None:
+    rows = status.settled(rows)
     if not tell_machines(path, status.as_json(rows, time.time())):
         return
     if again and sys.stdout.isatty():

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from sparkwright.common.command_line import next_line
@@ -57,7 +57,7 @@ class Reading(Part):
         starts: those of its recipe and image, the last one last.
         others: further releases that run or start.
         switches: releases to which a switch is under way.
-        load: None where no engine answers, as on the worker of a pair.
+        load: None where no engine answers, as on a worker of a group.
         clock_limit: MHz that the GPU's clock may reach; None where we have set no limit.
         door: the state of its unit, as systemd names it.
         held: requests that waited at the door for an engine, at most 15 s ago; None if unknown.
@@ -112,6 +112,15 @@ class SparkRow:
     silent: str = "no answer"
     door: str = UNIT
     offer: str = ""
+
+
+def settled(rows: Sequence[SparkRow]) -> list[SparkRow]:
+    """Return the rows, without offers to a replica that serves.
+
+    Who comes back while the others serve without it misses them, and waits for the next run.
+    """
+    serving = {row.replica for row in rows if row.reading and row.reading.since}
+    return [replace(row, offer="") if row.replica in serving else row for row in rows]
 
 
 def warnings(row: SparkRow) -> Iterator[str]:

@@ -66,7 +66,7 @@ _ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"} | NO_REDIRECT
 # line, and makes them all anew for another flag: 84 to 110 s on an H100 in place of 4.
 _KEPT = {"TRITON_CACHE_DIR": f"{_HOME}/.triton/cache"}
 # With one Spark its processes meet on loopback: before 0.28 vLLM asks which address leads to the
-# internet (UniProcExecutor), and Gloo takes the Spark's address in /etc/hosts. A pair's are found
+# internet (UniProcExecutor), and Gloo takes the Spark's address in /etc/hosts. A group's are found
 # at a start (files/host/engine/container.py).
 _ALONE = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 
@@ -78,7 +78,7 @@ _ALONE = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_
 # killed, stopped or cut off, 60 ended the head at 60.9 s, and 300 left it hanging for 200 and on.
 _STEP_TIMEOUT, _LEAST_STEP_TIMEOUT = "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS", 180
 
-# By which a pair's processes do not keep looking whether another has done its part: our plugin's
+# By which a group's processes do not keep looking whether another has done its part: our plugin's
 # (files/plugin); what is in vLLM before 0.18, which has other queues, helps an idle engine only.
 _QUIET = {SPIN: "0.0005"}
 _SLEEP_WHEN_IDLE = "VLLM_SLEEP_WHEN_IDLE"
@@ -168,7 +168,7 @@ def docker_run(
     # The image is on the host before a start, which must not download 10 GB.
     words += ["--pull", "never"]
     # Of the recipes' sources, --ipc host and --privileged (docai.hu) are left out: /dev/shm is the
-    # container's own, and a pair gets the devices that it needs by $RDMA_OPTIONS. Without the
+    # container's own, and a group gets the devices that it needs by $RDMA_OPTIONS. Without the
     # host's control groups a container can lose the GPU when systemd reads its units anew.
     words += [*CONTAINER_OPTIONS, "--user", user, "--cgroupns", "host"]
     words += ["--network", network_of(recipe, ranks.nodes)]
@@ -203,7 +203,7 @@ def network_of(recipe: Recipe, nodes: int) -> str:
     """Return Docker's network for an engine: one of its own, in which there is nothing else.
 
     Where its owner lets it fetch media, it is a bridge, by which it reaches no other container. A
-    pair's is the host's: its RDMA devices have their addresses there alone.
+    group's is the host's: its RDMA devices have their addresses there alone.
     """
     if nodes > 1:
         return "host"

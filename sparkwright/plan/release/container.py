@@ -43,8 +43,8 @@ CONTAINER_OPTIONS = (*_GPU, *CONFINEMENT)
 ALONE, PAIR = "sparkwright.slice", "sparkwright_pair.slice"
 
 # Where a group's engines may fetch media from the internet: all that is no address there (RFC 1918,
-# 3927, 4193, 4291, 6598 and multicast), so that nobody sends them to a neighbour by a URL. A pair's
-# has the host's network: there it is the host itself, too, but for the resolver.
+# 3927, 4193, 4291, 6598 and multicast), so that nobody sends them to a neighbour by a URL. It has
+# the host's network: there it is the host itself, too, but for the resolver.
 _NEIGHBOURS = (
     *("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"),
     *("224.0.0.0/4", "fc00::/7", "fe80::/10", "ff00::/8"),

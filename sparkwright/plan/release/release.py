@@ -182,7 +182,7 @@ def _keep(place: Place, release: str) -> str:
     """Return the shell lines that pack what an engine has compiled that began with an empty home.
 
     The supervisor runs them before clients reach the engine: what other Sparks get is of nobody's
-    making who could have got hold of it. Of a pair there is none: each rank compiles its own, both
+    making who could have got hold of it. Of a group there is none: each rank compiles its own, all
     at once.
     """
     file, fresh = shlex.quote(place.compiled(release)), f"{place.cache(CACHE)}.fresh"

@@ -93,7 +93,7 @@ def _prepare_run(path: Path, groups: dict[str, list[Host]]) -> None:
     hosts = next(iter(groups.values()))
     keep_screen_plain(next((data["spark"] for name, data in hosts if name == "@local"), None))
     if not config.PARALLEL:
-        # A pair does each step on both Sparks at once. pyinfra's default is by the cores of this
+        # A group does each step on all Sparks at once. pyinfra's default is by the cores of this
         # machine, which mostly waits.
         config.PARALLEL = min(len(hosts), MAX_PARALLEL)
     if look := next((module for module, deploys in LOOKS.items() if _runs(deploys)), None):

@@ -41,6 +41,20 @@ def test_units_know_root_and_fabric() -> None:
     assert f"\nPORT = {METRICS_PORT}\n" in program
 
 
+@pytest.mark.parametrize(
+    ("spark", "others", "addresses"),
+    [("b", "ab", "12 11 11"), ("b", "abcd", "12 13 11"), ("d", "abcd", "14 11 13")],
+)
+def test_each_recorder_of_a_group_knows_the_next_and_the_last(
+    spark: str, others: str, addresses: str
+) -> None:
+    subnets = ("192.168.100.0/24", "192.168.101.0/24")
+    fabric = FabricPlan(spark, tuple(others[::-1]), subnets, 9000, 80)
+    (unit,) = metrics_units(["flight-recorder.service"], "/r", fabric)
+    words = " ".join(f"192.168.100.{each}" for each in addresses.split())
+    assert f" record /r {words} < <(" in unit.text
+
+
 def test_whose_exporter_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sockets, "listening", list)
     monkeypatch.setattr(sockets, "lines", lambda *_: [])

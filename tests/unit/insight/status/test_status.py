@@ -14,7 +14,7 @@ from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import GIB
 from sparkwright.common.startup import last_starts
 from sparkwright.engine.state import EngineUnit
-from sparkwright.insight.status.status import Reading, as_json, table, warnings
+from sparkwright.insight.status.status import Reading, as_json, settled, table, warnings
 from sparkwright.run.options import RunOptions, options_of
 from tests.makers.doctor import NOW, hard_down
 from tests.makers.gpu import gpu
@@ -174,6 +174,10 @@ def test_a_missing_spark_is_told_with_what_the_others_can_serve() -> None:
         f"the engine is activating ({status})",
         "Until then spark-a can serve chat: x",
     ]
+    back = row(changed(SERVES, unit=waits), spark="spark-c", offer="x")
+    others = row(SERVES), row(None, replica="batch", offer="y")
+    assert [each.offer for each in settled([back, *others])] == ["", "", "y"]
+    assert [each.offer for each in settled([back])] == ["x"]
 
 
 def test_nothing_is_said_of_a_sound_spark() -> None:
