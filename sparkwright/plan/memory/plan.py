@@ -293,8 +293,11 @@ def engine_bytes(load: Load, hardware: Hardware) -> int:
 def standby_room(load: Load, hardware: Hardware) -> int:
     """Return the bytes that must be available where a standby is to start; 0: it has none.
 
-    One of a graphics card takes none of its memory, and the host's is not planned.
+    One of a graphics card takes none of its memory, and the host's is not planned. Copies find
+    each other before they use the GPU: theirs would find the engines that serve.
     """
+    if load.copies > 1:
+        return 0
     least = STANDBY + LEAST[min(load.sparks, 2)] * GIB
     if not (hardware.unified and hardware.total_gib):
         return least if hardware.total_gib else STANDBY
