@@ -15,7 +15,8 @@ from host.engine import standby as supervisor
 from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.common.paths import PLUGIN
 from sparkwright.declared.recipe import values
-from sparkwright.plan.memory.plan import LEAST, STANDBY, WANTED, load_of, standby_room
+from sparkwright.plan.memory.beside import standby_room
+from sparkwright.plan.memory.plan import LEAST, STANDBY, WANTED, load_of
 from sparkwright.plan.release.command import container_arguments
 from sparkwright.run.spark import SparkTarget
 from tests.makers.memory import load, planned
