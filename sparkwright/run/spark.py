@@ -15,12 +15,14 @@ from sparkwright.common.hardware import GIB, HARDWARE, Hardware
 from sparkwright.common.placed import Place
 from sparkwright.declared.fleet.fabric_plan import FabricPlan, fabric_of
 from sparkwright.declared.fleet.file import load_fleet
-from sparkwright.declared.fleet.fleet import Fleet, remaining
+from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.settings import Settings, settings_of
+from sparkwright.declared.fleet.without import remaining, without
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.plan.memory.beside import sized, standby_room
 from sparkwright.plan.memory.check import memory_findings
-from sparkwright.plan.memory.plan import load_of, sized, standby_room
+from sparkwright.plan.memory.plan import load_of
 from sparkwright.plan.release.bundle import Bundle, read_bundle
 from sparkwright.plan.release.command import Ranks
 from sparkwright.plan.release.lock import Lock, lock_path, read_lock
@@ -35,7 +37,7 @@ def read_fleet(path: Path) -> Fleet:
     if "without" not in given:
         return fleet
     options = options_of({"without": given["without"]})
-    return fleet.without(options.without, {name: recipe_of(name).sparks for name in fleet.recipes})
+    return without(fleet, options.without, {name: recipe_of(name).sparks for name in fleet.recipes})
 
 
 # A recipe by its name, and the fleet of an inventory file: read once.

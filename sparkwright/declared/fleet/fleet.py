@@ -6,9 +6,9 @@ import re
 import shlex
 import subprocess
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -16,7 +16,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from sparkwright.common.errors import PlanError
-from sparkwright.common.schema import Model, Name, Text, matching, nearest
+from sparkwright.common.schema import Model, Name, Text, matching
 from sparkwright.common.terminal import waiting_for
 from sparkwright.declared.recipe.values import COUNTS
 
@@ -207,34 +207,6 @@ class Fleet:
         """Return the names of the replicas that a Spark serves, in the inventory's order."""
         return [name for name, each in self.replicas.items() if spark in each.sparks]
 
-    def without(self, lost: Collection[str], counts: Mapping[str, Sequence[int]]) -> Fleet:
-        """Return the fleet without some Sparks; their groups serve on those that are left.
-
-        Args:
-            counts: the numbers of Sparks that each recipe is made for.
-
-        Raises:
-            PlanError: one of them is no Spark of a group, or none of the numbers is left.
-        """
-        replicas = {**self.replicas}
-        groups = [each.sparks for each in replicas.values() if len(each.sparks) > 1]
-        members = [each for group in groups for each in group]
-        for spark in (each for each in lost if each not in members):
-            why = f"of a group, as --exclude leaves out others; {nearest(spark, members)}"
-            raise PlanError(f"--data without: found {spark}; expected a Spark {why}")
-        for name, each in self.replicas.items():
-            left = remaining(each.sparks, lost, counts[each.recipe])
-            if not left:
-                few = len({*each.sparks} - {*lost})
-                raise PlanError(
-                    f"--data without: found {few} of the {len(each.sparks)} Sparks of {name} left; "
-                    f"expected {' or '.join(map(str, counts[each.recipe]))}, as its recipe says: "
-                    f"--exclude {name}, or name another recipe in the inventory"
-                )
-            replicas[name] = each.model_copy(update={"sparks": left})
-        sparks = {name: each for name, each in self.sparks.items() if name not in lost}
-        return replace(self, sparks=sparks, replicas=replicas)
-
     def served(self, spark: str, name: str) -> dict[str, object]:
         """Return a Spark's part of a replica, by the names that it has in a host's data."""
         replica = self.replicas[name]
@@ -246,17 +218,6 @@ class Fleet:
             "port": replica.port,
             "api_key": replica.api_key,
         }
-
-
-def remaining(sparks: Sequence[str], lost: Collection[str], counts: Sequence[int]) -> list[str]:
-    """Return the Sparks of a group that serve where some are lost: the most of `counts`."""
-    left = [each for each in sparks if each not in lost]
-    most = (
-        len(left)
-        if len(left) == len(sparks)
-        else max((n for n in counts if n <= len(left)), default=0)
-    )
-    return left[:most]
 
 
 def bracketed(address: str) -> str:

@@ -3,7 +3,8 @@
 import shutil
 import sys
 import time
-from collections.abc import Container
+from collections.abc import Container, Sequence
+from dataclasses import replace
 from functools import partial
 
 import click
@@ -90,8 +91,17 @@ def _row(own: Target, reading: Reading | None = None, slow: bool = False) -> Spa
     return SparkRow(own.spark, own.replica, name, own.rank, reading, slow, silent, door, offer)
 
 
+def settled(rows: Sequence[SparkRow]) -> list[SparkRow]:
+    """Return the rows, without offers to a replica that serves.
+
+    Who comes back while the others serve without it misses them, and waits for the next run.
+    """
+    serving = {row.replica for row in rows if row.reading and row.reading.since}
+    return [replace(row, offer="") if row.replica in serving else row for row in rows]
+
+
 def _show(rows: list[SparkRow], path: str | None, again: bool) -> None:
-    rows = status.settled(rows)
+    rows = settled(rows)
     if not tell_machines(path, status.as_json(rows, time.time())):
         return
     if again and sys.stdout.isatty():

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sparkwright.common.command_line import next_line
@@ -99,8 +99,7 @@ class SparkRow:
     Attributes:
         reading: None where there was no answer: `silent` says why.
         slow: there was a login, and no answer in time.
-        door: the unit of the replica's door.
-        offer: how to serve without those who are missing.
+        door, offer: the unit of the replica's door; how to serve without those who are missing.
     """
 
     spark: str
@@ -112,15 +111,6 @@ class SparkRow:
     silent: str = "no answer"
     door: str = UNIT
     offer: str = ""
-
-
-def settled(rows: Sequence[SparkRow]) -> list[SparkRow]:
-    """Return the rows, without offers to a replica that serves.
-
-    Who comes back while the others serve without it misses them, and waits for the next run.
-    """
-    serving = {row.replica for row in rows if row.reading and row.reading.since}
-    return [replace(row, offer="") if row.replica in serving else row for row in rows]
 
 
 def warnings(row: SparkRow) -> Iterator[str]:
@@ -175,8 +165,7 @@ def _of_engine(row: SparkRow, reading: Reading) -> Iterator[str]:
     if unit is None or unit.active != "active":
         status = f" ({unit.status})" if unit and unit.status else ""
         yield f"the engine is {unit.active if unit else 'not there'}{status}"
-        if row.offer:
-            yield row.offer
+        yield from filter(None, (row.offer,))
     elif row.rank == 0 and load is None:
         yield "the engine does not answer /metrics"
     if unit and unit.restarts:

@@ -17,8 +17,9 @@ from sparkwright.declared.recipe.rules import doubts
 from sparkwright.machine.host.survey import Survey
 from sparkwright.machine.preflight.preflight import differences, findings
 from sparkwright.machine.preflight.requirements import Requirements, summary
+from sparkwright.plan.memory.beside import engine_bytes
 from sparkwright.plan.memory.check import memory_findings
-from sparkwright.plan.memory.plan import Load, engine_bytes, load_of, plan_memory
+from sparkwright.plan.memory.plan import Load, load_of, plan_memory
 from sparkwright.plan.release.lock import image_key, places
 from sparkwright.run.spark import fleet_of
 from sparkwright.run.state import read

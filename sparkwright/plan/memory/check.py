@@ -6,6 +6,7 @@ from dataclasses import replace
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import Finding, error, warning
 from sparkwright.common.hardware import GIB, Hardware
+from sparkwright.plan.memory.beside import engine_bytes
 from sparkwright.plan.memory.kv_cache import AUTO_COUNTS_ALL
 from sparkwright.plan.memory.plan import (
     HOST,
@@ -14,7 +15,6 @@ from sparkwright.plan.memory.plan import (
     WANTED,
     Load,
     MemoryPlan,
-    engine_bytes,
     gib,
     plan_memory,
 )

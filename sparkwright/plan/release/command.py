@@ -210,14 +210,6 @@ def network_of(recipe: Recipe, nodes: int) -> str:
     return MEDIA_NETWORK if DOMAINS in recipe.args else "none"
 
 
-def image_id(references: Sequence[str]) -> str:
-    """Return the shell words that print the id of an image by the first name that Docker knows."""
-    return (
-        f"docker image inspect --format '{{{{.Id}}}}' {shlex.join(references)} 2>/dev/null "
-        "| head -n 1"
-    )
-
-
 def quoted(word: str) -> str:
     """Return a word as ``sh`` reads it; what the shell is to expand stays as it is."""
     return word if isinstance(word, Expansion) else shlex.quote(word)

@@ -1,5 +1,6 @@
-"""The confinement of an engine's container, its GPU, and the slices that guard its packets."""
+"""An engine's container: its confinement, its GPU, its image, the slices that guard its packets."""
 
+import shlex
 from collections.abc import Sequence
 
 from sparkwright.common.files import ManagedFile
@@ -73,3 +74,11 @@ def guard_files(root: str, fabric: Sequence[str], *, internet: bool) -> list[Man
         values = {"allowed": allowed, "denied": denied, "ports": ENGINE_PORTS}
         files.append(unit_file(_FILES / PAIR, root=root, **values))
     return files
+
+
+def image_id(references: Sequence[str]) -> str:
+    """Return the shell words that print the id of an image by the first name that Docker knows."""
+    return (
+        f"docker image inspect --format '{{{{.Id}}}}' {shlex.join(references)} 2>/dev/null "
+        "| head -n 1"
+    )

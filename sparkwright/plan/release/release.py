@@ -21,14 +21,18 @@ from sparkwright.plan.release.command import (
     Ranks,
     docker_run,
     environment,
-    image_id,
     network_of,
     quoted,
     serve_arguments,
     shell_lines,
     tar_run,
 )
-from sparkwright.plan.release.container import CONTAINER_OPTIONS, MEDIA_NETWORK, NEW_MEDIA_NETWORK
+from sparkwright.plan.release.container import (
+    CONTAINER_OPTIONS,
+    MEDIA_NETWORK,
+    NEW_MEDIA_NETWORK,
+    image_id,
+)
 from sparkwright.plan.release.lock import Lock, checkpoint_key, image_key, unresolved
 from sparkwright.plan.release.programs import program
 

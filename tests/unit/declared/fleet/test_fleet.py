@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from sparkwright.common.errors import PlanError
 from sparkwright.declared.fleet import file
 from sparkwright.declared.fleet.file import load_fleet, unsupported
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
@@ -194,35 +193,3 @@ def test_the_examples_serve_what_the_readme_recommends_first() -> None:
         "pair": [large],
         "fleet": sorted([small, large]),
     }
-
-
-FOUR = """\
-sparks: {a: {}, b: {}, c: {}, d: {}, e: {}}
-replicas:
-  four: {recipe: big, sparks: [a, b, c, d]}
-  one: {recipe: chatty, sparks: [e]}
-"""
-
-
-@pytest.mark.parametrize(
-    ("lost", "left"), [(["c"], ["a", "b"]), (["a"], ["b", "c"]), (["d", "b", "c"], ["a"])]
-)
-def test_a_group_without_some_is_the_largest_that_its_recipe_allows(
-    tmp_path: Path, lost: list[str], left: list[str]
-) -> None:
-    fleet = fleet_of(tmp_path, FOUR).without(lost, {"big": [1, 2, 4], "chatty": [1]})
-    assert fleet.replicas["four"].sparks == left
-    assert fleet.replicas["one"].sparks == ["e"]
-    assert not {*lost} & {*fleet.sparks}
-    # The others are idle, and are still there to be told so.
-    assert len(fleet.sparks) == 5 - len(lost)
-
-
-@pytest.mark.parametrize(
-    ("lost", "problem"),
-    [("ad", "found 2 of the 4 Sparks of four left; expected 3 or 4"), ("e", "found e; expected a")],
-)
-def test_a_group_without_too_many_is_refused(tmp_path: Path, lost: str, problem: str) -> None:
-    fleet = fleet_of(tmp_path, FOUR)
-    with pytest.raises(PlanError, match=problem):
-        fleet.without([*lost], {"big": [3, 4], "chatty": [1]})

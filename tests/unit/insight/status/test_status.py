@@ -14,7 +14,8 @@ from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import GIB
 from sparkwright.common.startup import last_starts
 from sparkwright.engine.state import EngineUnit
-from sparkwright.insight.status.status import Reading, as_json, settled, table, warnings
+from sparkwright.insight.status.deploy import settled
+from sparkwright.insight.status.status import Reading, as_json, table, warnings
 from sparkwright.run.options import RunOptions, options_of
 from tests.makers.doctor import NOW, hard_down
 from tests.makers.gpu import gpu

@@ -9,6 +9,7 @@ import pytest
 from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
 from sparkwright.plan.memory import known_checkpoints
+from sparkwright.plan.memory.beside import engine_bytes, sized
 from sparkwright.plan.memory.known_checkpoints import (
     MODELS,
     checkpoint_data,
@@ -16,7 +17,7 @@ from sparkwright.plan.memory.known_checkpoints import (
     nominal_load,
 )
 from sparkwright.plan.memory.kv_cache import CacheSettings, flags, kv_cache
-from sparkwright.plan.memory.plan import MIB, Load, MemoryPlan, engine_bytes, sized
+from sparkwright.plan.memory.plan import MIB, Load, MemoryPlan
 from sparkwright.plan.release.lock import (
     CheckpointLock,
     Lock,
