@@ -124,7 +124,7 @@ def _wires(plan: FabricPlan, everyone: Iterable[Host], states: States) -> dict[s
     """Return where the ports of each Spark lead to: of two, and of what is set up, nobody asks."""
     hardware = target().hardware
     is_known = all(set_up(plan.of(name), hardware, each) for name, each in states.items())
-    if len(states) == 2 or is_known:
+    if (len(states) == 2 and not plan.ring) or is_known:
         return {}
     found = {}
     for own in map(target_of, everyone):

@@ -34,6 +34,8 @@ def test_a_group_without_some_is_the_largest_that_its_recipe_allows(
     assert fleet.replicas["four"].sparks == left
     assert fleet.replicas["one"].sparks == ["e"]
     assert not {*lost} & {*fleet.sparks}
+    assert fleet.served("e", "one").get("whole") is None
+    assert fleet.served(left[0], "four")["whole"] == [*"abcd"]
     # The others are idle, and are still there to be told so.
     assert len(fleet.sparks) == 5 - len(lost)
 
