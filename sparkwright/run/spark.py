@@ -56,7 +56,8 @@ def _bundle_of(path: Path) -> Bundle | None:
 def _served(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a target that a host's data have of its replica (`Fleet.served`)."""
     same = {key: data.get(key) for key in ("replica", "rank", "port", "api_key")}
-    return {**same, "recipe_name": data.get("recipe"), "ranks": tuple(data.get("ranks") or ())}
+    names = {key: tuple(data.get(key) or ()) for key in ("ranks", "whole")}
+    return {**same, "recipe_name": data.get("recipe"), **names}
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class SparkTarget:
         fleet: Path of the inventory file.
         replica: The one that it serves; None for an idle Spark, as recipe, rank and port.
         ranks: The Sparks of the replica, the head first; `rank` is this Spark's place among them.
+        whole: Those that the inventory gives it, where the run is without some; else none.
         api_key: "none" where the door is open to all.
         seat: Name of the seat, for the second replica of a Spark; "" for the first one.
         replicas: Both replicas of a Spark that serves two; else none.
@@ -80,6 +82,7 @@ class SparkTarget:
     replica: str | None
     recipe_name: str | None
     ranks: tuple[str, ...]
+    whole: tuple[str, ...]
     rank: int | None
     port: int | None
     api_key: str | None
@@ -172,7 +175,7 @@ class SparkTarget:
     @cached_property
     def fabric(self) -> FabricPlan | None:
         """Its part of its group's own network; None for a Spark on its own."""
-        return fabric_of(self.spark, self.ranks, self.settings)
+        return fabric_of(self.spark, self.ranks, self.settings, self.whole)
 
     @cached_property
     def bundle(self) -> Bundle | None:

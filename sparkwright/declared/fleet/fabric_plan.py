@@ -53,6 +53,8 @@ class FabricPlan:
         bandwidth_minimum: Gb/s that RDMA must show on each twin.
         ring: Three Sparks, each joined to both others by a cable of its own; else all share one
             network, by the cable of two or by a switch.
+        whole: The Sparks by which addresses are numbered, where some of them are lost: whoever
+            comes back finds nobody at his own.
     """
 
     spark: str
@@ -61,6 +63,7 @@ class FabricPlan:
     mtu: int
     bandwidth_minimum: float
     ring: bool = False
+    whole: tuple[str, ...] = ()
 
     def of(self, spark: str) -> FabricPlan:
         """Return the same fabric as another Spark should have it."""
@@ -88,11 +91,12 @@ class FabricPlan:
     @cached_property
     def cables(self) -> tuple[Cable, ...]:
         """The Spark's own cables: one, or in a ring that to the next Spark and that to the last."""
-        names = tuple(sorted(self.sparks))
+        names = tuple(sorted(self.whole or self.sparks))
         if not self.ring:
             return (Cable(names, self.networks),)
         own = names.index(self.spark)
-        return tuple(self._of_ring(names, place % _RING) for place in (own, own - 1))
+        both = (self._of_ring(names, place % _RING) for place in (own, own - 1))
+        return tuple(each for each in both if {*each.sparks} <= {*self.sparks})
 
     def _of_ring(self, names: Sequence[str], place: int) -> Cable:
         """Return a cable of the ring: it has its own quarter of either subnet."""
@@ -172,8 +176,10 @@ class FabricLink:
         return (*enumerate(self.peer_addresses), *known)
 
 
-def fabric_of(spark: str, sparks: Sequence[str], settings: Settings) -> FabricPlan | None:
-    """Return the plan of a Spark of a group; None for a Spark on its own.
+def fabric_of(
+    spark: str, sparks: Sequence[str], settings: Settings, whole: Sequence[str] = ()
+) -> FabricPlan | None:
+    """Return the plan of a Spark of a group, of the `whole` one or not; None for one on its own.
 
     A switch is the way for four: NCCL's trees join Sparks that are opposite in a ring, and RDMA
     does not follow a route over another Spark. Those who run such rings patch NCCL
@@ -182,8 +188,8 @@ def fabric_of(spark: str, sparks: Sequence[str], settings: Settings) -> FabricPl
     Raises:
         PlanError: it cannot be carried out: a setting does not fit the number of Sparks.
     """
-    number = len(sparks)
-    if number < 2:
+    number = len(whole or sparks)
+    if len(sparks) < 2:
         return None
     if settings.fabric_ring and number > _RING:
         raise PlanError(
@@ -198,6 +204,7 @@ def fabric_of(spark: str, sparks: Sequence[str], settings: Settings) -> FabricPl
         mtu=settings.fabric_mtu,
         bandwidth_minimum=settings.fabric_bandwidth_minimum,
         ring=settings.fabric_ring and number == _RING,
+        whole=tuple(whole),
     )
     parts, last = (4, HOST_NUMBERS[1]) if plan.ring else (1, HOST_NUMBERS[number - 1])
     largest = 32 - (parts * (last + 2) - 1).bit_length()

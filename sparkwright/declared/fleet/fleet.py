@@ -8,7 +8,7 @@ import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -189,6 +189,7 @@ class Fleet:
     Attributes:
         keys_command: Words of the command that prints the API keys; none where a file has them.
         bundle: What stands for the internet, where that cannot be reached.
+        whole: All Sparks of the replicas that are without some.
     """
 
     source: Path
@@ -197,6 +198,7 @@ class Fleet:
     gateway: Gateway | None = None
     keys_command: tuple[str, ...] = ()
     bundle: FleetSource | None = None
+    whole: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def recipes(self) -> list[str]:
@@ -217,6 +219,7 @@ class Fleet:
             "rank": replica.sparks.index(spark),
             "port": replica.port,
             "api_key": replica.api_key,
+            **({"whole": self.whole[name]} if name in self.whole else {}),
         }
 
 

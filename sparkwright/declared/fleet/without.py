@@ -43,4 +43,6 @@ def without(fleet: Fleet, lost: Collection[str], counts: Mapping[str, Sequence[i
             )
         replicas[name] = each.model_copy(update={"sparks": left})
     sparks = {name: each for name, each in fleet.sparks.items() if name not in lost}
-    return replace(fleet, sparks=sparks, replicas=replicas)
+    whole = {name: each.sparks for name, each in fleet.replicas.items() if {*each.sparks} & {*lost}}
+    gateway = None if fleet.gateway and fleet.gateway.spark in lost else fleet.gateway
+    return replace(fleet, sparks=sparks, replicas=replicas, gateway=gateway, whole=whole)

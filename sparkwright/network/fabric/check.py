@@ -139,7 +139,8 @@ def _no_link(plan: FabricPlan, hardware: Hardware, own: FabricState) -> Finding:
     if plan.ring:
         ends = " and one to ".join(plan.peers)
         return error(
-            f"{plan.spark} has {len(cabled(hardware, own))} of 2 ConnectX ports with a link",
+            f"{plan.spark} has {len(cabled(hardware, own))} of {len(plan.cables)} ConnectX ports "
+            "with a link",
             f"A ring (fabric_ring) needs a cable from {plan.spark} to {ends}, each put in until it "
             "clicks; all must be switched on",
         )

@@ -130,7 +130,7 @@ def _wires(plan: FabricPlan, states: States) -> dict[str, Wires]:
     """
     hardware, everyone = target().hardware, target().together
     is_known = all(set_up(plan.of(name), hardware, each) for name, each in states.items())
-    if len(states) == 2 or is_known:
+    if (len(states) == 2 and not plan.ring) or is_known:
         return {}
     with connection_of(everyone[0]).reading:
         if not planning() and everyone[0] in _asked:

@@ -1,5 +1,6 @@
 """A Spark of a group that does not come: who says so, and what is offered."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from sparkwright.common.errors import Finding, error
 from sparkwright.plan.memory.plan import Load
 from sparkwright.run import spark
 from sparkwright.run.spark import SparkTarget
-from tests.makers.release import recipe
+from tests.makers.release import lock, recipe
 from tests.makers.status import UNIT
 
 MISSING = "missing for 15 min: {} at 10.0.0.3: no answer"
@@ -57,3 +58,16 @@ def test_what_does_not_fit_is_not(
     monkeypatch: pytest.MonkeyPatch, sparks: list[int], fits: int
 ) -> None:
     assert offer(monkeypatch, ["a"], sparks, fits) == ""
+
+
+def test_a_release_of_those_who_are_left_has_their_own_addresses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spark, "recipe_of", lambda _: recipe(sparks=[2, 4]))
+    data = {"recipe": "try", "ranks": ["d", "b"], "rank": 0, "hardware": "lab", "spark": "d"}
+    made = [SparkTarget.of(data | more).release_by(lock()) for more in ({}, {"whole": [*"abcd"]})]
+    pair, left = (json.loads(each.files["unit.json"]) for each in made if each)
+    assert [first for first, _ in pair["fabric"]] == ["192.168.100.12", "192.168.100.11"]
+    assert [first for first, _ in left["fabric"]] == ["192.168.100.14", "192.168.100.12"]
+    assert made[1]
+    assert "--master-addr 192.168.100.14" in made[1].files["run"]

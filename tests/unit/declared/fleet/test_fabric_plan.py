@@ -141,3 +141,22 @@ def test_each_two_meet_once_and_nobody_is_in_two_places(sparks: list[str]) -> No
     pairs = [frozenset(pair) for pair in combinations(sparks, 2)]
     assert sorted(map(sorted, met)) == sorted(map(sorted, pairs * 2))
     assert len(rounds) == len(sparks) - 1 + len(sparks) % 2
+
+
+@pytest.mark.parametrize(
+    ("whole", "left", "ring"),
+    [("abcd", "bd", False), ("abcdefgh", "bceh", False), ("abc", "bc", True), ("abc", "ca", True)],
+)
+def test_who_is_left_of_a_group_keeps_its_addresses(whole: str, left: str, ring: bool) -> None:
+    """One that comes back may have them still, and must find nobody at its own."""
+    full = {each.spark: each for each in plans(tuple(whole), fabric_ring=ring)}
+    for name in left:
+        own = fabric_of(name, left, Settings(fabric_ring=ring), whole)
+        assert own
+        assert {*own.addresses} <= {*full[name].addresses}
+        assert own.peers == tuple(sorted({*left} - {name}))
+        for link in own.links:
+            assert link.peer_addresses == full[name].link(link.peer).peer_addresses
+            assert link.known_address == link.peer_addresses[0]
+        assert [*own.routes] == []
+    assert fabric_of("a", "a", Settings(fabric_ring=ring), whole) is None

@@ -18,6 +18,7 @@ def recipes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 FOUR = """\
 sparks: {a: {}, b: {}, c: {}, d: {}, e: {}}
+gateway: {spark: a}
 replicas:
   four: {recipe: big, sparks: [a, b, c, d]}
   one: {recipe: chatty, sparks: [e]}
@@ -33,7 +34,10 @@ def test_a_group_without_some_is_the_largest_that_its_recipe_allows(
     fleet = without(fleet_of(tmp_path, FOUR), lost, {"big": [1, 2, 4], "chatty": [1]})
     assert fleet.replicas["four"].sparks == left
     assert fleet.replicas["one"].sparks == ["e"]
+    assert bool(fleet.gateway) == ("a" not in lost)
     assert not {*lost} & {*fleet.sparks}
+    assert fleet.served("e", "one").get("whole") is None
+    assert fleet.served(left[0], "four")["whole"] == [*"abcd"]
     # The others are idle, and are still there to be told so.
     assert len(fleet.sparks) == 5 - len(lost)
 

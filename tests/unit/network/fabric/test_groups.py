@@ -77,6 +77,24 @@ def test_a_ring_may_be_cabled_in_any_ports(cables: Sequence[str]) -> None:
         assert not set_up(own, GB10, changed(joined(own, ports), routes=()))
 
 
+@pytest.mark.parametrize("cables", [GUIDE, SIDEWAYS])
+@pytest.mark.parametrize("left", ["ab", "bc", "ca"])
+def test_two_of_a_ring_go_on_by_the_cable_between_them(cables: Sequence[str], left: str) -> None:
+    """In whichever ports it is, and whether those of the third one show a link or not."""
+    whole, states = factory("abc"), {}
+    for name in left:
+        states[name] = whole[name]
+    first = replace(plan(left, ring=True), whole=("a", "b", "c"))
+    for name in left:
+        own = first.of(name)
+        wires = wires_of(GB10, heard(cables, whole, name), states)
+        (port,) = ports_of(own, GB10, states, wires) or ()
+        assert any(f"{name}{GB10.fabric_ports.index(port)}" in each for each in cables)
+        assert told(own, states, [each for each in cables if {*each} >= {*left}]) == []
+        assert set_up(own, GB10, joined(own, (port,))) == (port,)
+        assert len(own.addresses) == 2
+
+
 @pytest.mark.parametrize(
     ("cables", "message"),
     [
