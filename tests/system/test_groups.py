@@ -153,6 +153,20 @@ def test_all_restart_by_themselves(
     record_property("measured", check(serving, *STRUCK[topology][case], start, boot))
 
 
+def test_what_still_fits_serves_without_a_lost_spark_until_it_is_back(serving: Group) -> None:
+    lost = serving.worker
+    lost.power_off()
+    pyinfra(DEPLOY, "--data", f"without={lost.name}").succeeded()
+    rest = Group(*serving.sparks[:-1])
+    rest.wait_serving()
+    lost.power_on()
+    lost.wait_ready()
+    pyinfra(DEPLOY).succeeded()
+    serving.wait_serving()
+    assert pyinfra(DEPLOY).succeeded().changed == frozenset()
+    serving.forget()
+
+
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", FAULTS)
 @pytest.mark.parametrize("number", range(max(SIZES.values())))
