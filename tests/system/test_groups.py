@@ -14,7 +14,7 @@ from tests.driver.fixtures import deliver
 from tests.driver.listing import changes, listing, purge
 from tests.driver.load import load
 from tests.driver.pairs import Group, check_rendezvous, received_bytes
-from tests.driver.product import DEPLOY, Run, pyinfra
+from tests.driver.product import DEPLOY, Run, pyinfra, verification
 from tests.driver.sparks import current, engines_status, until
 from tests.lab import hub
 from tests.lab.lab import Lab
@@ -132,6 +132,13 @@ def test_weights_and_image_came_once_over_the_wan(serving: Group, lan_before: li
 
 def test_the_rendezvous_is_closed_on_the_lan(serving: Group) -> None:
     check_rendezvous(serving)
+
+
+def test_who_looks_finds_a_group_in_order(serving: Group) -> None:
+    pyinfra("deploys/drift.py").succeeded()
+    pyinfra("deploys/status.py").succeeded().says(*(spark.name for spark in serving.sparks))
+    pyinfra("deploys/doctor.py").succeeded()
+    verification()
 
 
 def check(serving: Group, name: str, number: int, start: float, boot: Callable[[], float]) -> str:
