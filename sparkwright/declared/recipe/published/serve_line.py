@@ -124,21 +124,18 @@ def _replaced(pattern: re.Pattern[str], text: str, known: Mapping[str, str], mos
 
 
 def other_count(text: str) -> tuple[int, str] | None:
-    """Return what makes a line one for a number of Sparks that no replica has, with its line.
+    """Return what makes a line one for a number of Sparks that no replica has, and where; or None.
 
-    It looks for words alone, so that it finds them in a line that cannot be read, too. None:
-    nothing does.
+    It looks for words alone, so that it finds them in a line that cannot be read, too.
     """
     sizes = {match["option"].lstrip("-")[0]: match for match in _SIZE.finditer(text)}
-    nodes = sizes.pop("n", None)
-    parallel = [*sizes.values()]
-    counts = [(math.prod(int(each["size"]) for each in parallel), each) for each in parallel[-1:]]
-    counts += [(int(nodes["size"]), nodes)] if nodes else []
-    for count, match in counts:
+    nodes = [match for kind, match in sizes.items() if kind == "n"]
+    for each in (nodes, [match for kind, match in sizes.items() if kind != "n"]):
+        count = math.prod(int(match["size"]) for match in each)
         if count not in COUNTS:
-            expected = f"{' or '.join(map(str, COUNTS))} Sparks"
-            found = f"found {match['option']} {match['size']}, {count} in all; expected {expected}"
-            return text.count("\n", 0, match.start("option")), found
+            found = f"found {each[-1]['option']} {each[-1]['size']}, {count} in all"
+            expected = f"{found}; expected {' or '.join(map(str, COUNTS))} Sparks"
+            return text.count("\n", 0, each[-1].start("option")), expected
     return None
 
 
