@@ -124,10 +124,7 @@ def _replaced(pattern: re.Pattern[str], text: str, known: Mapping[str, str], mos
 
 
 def other_count(text: str) -> tuple[int, str] | None:
-    """Return what makes a line one for a number of Sparks that no replica has, and where; or None.
-
-    It looks for words alone, so that it finds them in a line that cannot be read, too.
-    """
+    """Return why a line, also one that cannot be read, is for as many Sparks as no replica has."""
     sizes = {match["option"].lstrip("-")[0]: match for match in _SIZE.finditer(text)}
     nodes = [match for kind, match in sizes.items() if kind == "n"]
     for each in (nodes, [match for kind, match in sizes.items() if kind != "n"]):
