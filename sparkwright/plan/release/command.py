@@ -27,7 +27,7 @@ from sparkwright.declared.recipe.vllm_names import table
 from sparkwright.plan.release.container import (
     CONFINEMENT,
     CONTAINER_OPTIONS,
-    MEDIA_NETWORK,
+    network_of,
     slice_of,
 )
 
@@ -78,6 +78,8 @@ _ALONE = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_
 # killed, stopped or cut off, 60 ended the head at 60.9 s, and 300 left it hanging for 200 and on.
 _STEP_TIMEOUT, _LEAST_STEP_TIMEOUT = "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS", 180
 
+_SERVERS = "api-server-count"
+
 # By which a group's processes do not keep looking whether another has done its part: our plugin's
 # (files/plugin); what is in vLLM before 0.18, which has other queues, helps an idle engine only.
 _QUIET = {SPIN: "0.0005"}
@@ -114,7 +116,9 @@ def serve_arguments(recipe: Recipe, ranks: Ranks) -> list[str]:
     """Return the arguments of ``vllm`` for one rank, unquoted; the head alone has the API."""
     words = ["serve", _container_path(recipe, "model")]
     args = dict(recipe.args)
-    domains = args.pop(DOMAINS, [NOWHERE])
+    domains, copies = args.pop(DOMAINS, [NOWHERE]), recipe.options.data_parallel_size
+    # By itself vLLM starts one for each copy, and then logs no throughput. A worker has none.
+    servers = args.pop(_SERVERS, 1 if copies > 1 else None)
     if sizes := recipe.capture_sizes:
         args["cudagraph-capture-sizes"] = sizes
     for option, value in args.items():
@@ -126,9 +130,11 @@ def serve_arguments(recipe: Recipe, ranks: Ranks) -> list[str]:
     if ranks.nodes > 1:
         words += ["--nnodes", str(ranks.nodes), "--node-rank", str(ranks.rank)]
         words += ["--master-addr", ranks.fabric[0][0], "--master-port", str(MASTER_PORT)]
-        if recipe.options.data_parallel_size > 1:
+        if copies > 1:
             words += ["--data-parallel-rpc-port", str(COPIES_PORT)]
-    return words + (["--uds", f"{_API}/{SOCKET}"] if ranks.rank == 0 else ["--headless"])
+    if ranks.rank:
+        return [*words, "--headless"]
+    return [*words, *(_option(_SERVERS, servers) if servers else []), "--uds", f"{_API}/{SOCKET}"]
 
 
 def container_arguments(recipe: Recipe, ranks: Ranks) -> list[str]:
@@ -197,17 +203,6 @@ def tar_run(home: str, *options: str) -> list[str]:
         *("--volume", Expansion(f"{home}:{_HOME}"), "--entrypoint", "tar", IMAGE),
         *(*options, "--file", "-", "--directory", _HOME),
     ]
-
-
-def network_of(recipe: Recipe, nodes: int) -> str:
-    """Return Docker's network for an engine: one of its own, in which there is nothing else.
-
-    Where its owner lets it fetch media, it is a bridge, by which it reaches no other container. A
-    group's is the host's: its RDMA devices have their addresses there alone.
-    """
-    if nodes > 1:
-        return "host"
-    return MEDIA_NETWORK if DOMAINS in recipe.args else "none"
 
 
 def quoted(word: str) -> str:

@@ -7,6 +7,8 @@ from sparkwright.common.files import ManagedFile
 from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.ports import ENGINE_PORTS
 from sparkwright.common.render import unit_file
+from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.declared.recipe.values import DOMAINS
 
 # Docker's options that give a container the GPU. `--gpus`, which uses the toolkit's hook instead of
 # its runtime, fails on Sparks whose toolkit generates CDI specifications, its default since 1.18
@@ -52,6 +54,17 @@ _NEIGHBOURS = (
 )
 _HOST, _RESOLVER = "localhost", "127.0.0.53"
 _FILES = HOST_FILES / "engine"
+
+
+def network_of(recipe: Recipe, nodes: int) -> str:
+    """Return Docker's network for an engine: one of its own, in which there is nothing else.
+
+    Where its owner lets it fetch media, it is a bridge, by which it reaches no other container. A
+    group's is the host's: its RDMA devices have their addresses there alone.
+    """
+    if nodes > 1:
+        return "host"
+    return MEDIA_NETWORK if DOMAINS in recipe.args else "none"
 
 
 def slice_of(nodes: int) -> str:

@@ -21,7 +21,6 @@ from sparkwright.plan.release.command import (
     Ranks,
     docker_run,
     environment,
-    network_of,
     quoted,
     serve_arguments,
     shell_lines,
@@ -32,6 +31,7 @@ from sparkwright.plan.release.container import (
     MEDIA_NETWORK,
     NEW_MEDIA_NETWORK,
     image_id,
+    network_of,
 )
 from sparkwright.plan.release.lock import Lock, checkpoint_key, image_key, unresolved
 from sparkwright.plan.release.programs import program

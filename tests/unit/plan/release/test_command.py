@@ -170,8 +170,11 @@ def test_copies_meet_at_a_port_that_is_guarded() -> None:
     said = " ".join(words)
     assert "--data-parallel-size 2 --enable-expert-parallel" in said
     assert "--tensor-parallel-size 2 --nnodes 4 --node-rank 0 --master-addr 10.0.0.0 " in said
+    assert said.endswith(" --api-server-count 1 --uds /run/vllm/api.sock")
     port = words[words.index("--data-parallel-rpc-port") + 1]
     assert f"\nSocketBindAllow=tcp:{port}\nSocketBindDeny=1-32767\n" in FILES[1].text
-    assert "--data-parallel-rpc-port" not in serve_arguments(
-        release_recipe(sparks=[4]), Ranks(tuple("abcd"), (("10.0.0.1",),))
-    )
+    # A worker serves no API, and vLLM refuses the option there.
+    two = release_recipe(sparks=[2], args={"api-server-count": 2})
+    head, worker = (serve_arguments(two, Ranks(("a", "b"), (("10.0.0.1",),), n)) for n in (0, 1))
+    assert head[head.index("--api-server-count") + 1] == "2"
+    assert not {"--api-server-count", "--data-parallel-rpc-port"} & {*worker}
