@@ -3,5 +3,5 @@
 from sparkwright.insight.doctor import deploy as doctor
 from sparkwright.run.session import start_session
 
-start_session()
+start_session(whole=False)
 doctor.apply()

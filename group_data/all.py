@@ -42,7 +42,8 @@ key_requests = None
 # 590, as clients give up after 600; docs/door.md explains it.
 hold_seconds = None
 
-# "auto": if ufw is on, it is opened for the door and a pair's fabric. "on": ufw is turned on, too.
+# "auto": if ufw is on, it is opened for the door and a group's fabric. "on": ufw is turned on,
+# too.
 firewall = "auto"
 
 # Networks that may reach the door, such as ("192.168.1.0/24",); none named means all.
@@ -119,9 +120,13 @@ disk_headroom_gib = 20
 # Seconds by which a Spark's clock may differ from that of the machine that runs pyinfra.
 clock_tolerance = 60
 
-# A pair's own network: a subnet for each of the two interfaces of a port, its twins. Pairs on one
-# switch need different ones: set them in a file group_data/REPLICA.py.
+# A group's own network: a subnet for each of the two interfaces of a port, its twins. Groups on
+# one switch need different ones: set them in a file group_data/REPLICA.py.
 fabric_subnets = ("192.168.100.0/24", "192.168.101.0/24")
+
+# Three Sparks without a switch: each has both others by cables of their own, in either port. NCCL
+# knows such a ring from 2.30.7 on. False: all are on one switch, or two on one cable.
+fabric_ring = False
 
 # Largest packet in bytes. NVIDIA's playbooks leave 1500; field reports gain up to 2 % with 9000.
 fabric_mtu = 9000

@@ -21,5 +21,8 @@ disk_headroom_gib = 2
 # Tests wait for it.
 trial_seconds = 5
 
+_state = Path("/run/sparkwright-lab/lab.json")
+fabric_ring = _state.exists() and '"together": "ring"' in _state.read_text()
+
 # Most tests are of one engine, and count its containers: those of a standby ask for it.
 standby = _environ.get("SPARKWRIGHT_LAB_STANDBY", "never")

@@ -22,7 +22,7 @@ from sparkwright.upkeep.rollout import deploy as rollout
 def converge() -> None:
     """Bring the current Spark from its factory state to a served model.
 
-    pyinfra orders operations by the line of each call, so a pair's Sparks take each step together.
+    pyinfra orders operations by the line of each call, so a group's Sparks take each step together.
 
     Raises:
         PyinfraError: the input is invalid; no host has been changed.
@@ -30,8 +30,8 @@ def converge() -> None:
     start()
     announce()
     preflight.apply()  # is it fit for what it is to serve? Nothing has been changed until here
-    fabric.apply()  # of a pair: addresses, packet filter, and a proof of the link
-    firewall.apply()  # lets in SSH, clients, and a pair's other Spark
+    fabric.apply()  # of a group: addresses, packet filter, and a proof of the link
+    firewall.apply()  # lets in SSH, clients, and a group's other Sparks
     runtime.apply()  # Docker, and a GPU in a container
     engine.vacate()  # a second replica that is no longer declared
     provision()
@@ -54,7 +54,7 @@ def provision() -> None:
     """Prepare all that an engine needs, without steps that may disturb one that serves."""
     machine.apply()  # journal, memory guard, swap, the GPU's clock
     machine.folders()
-    link.apply()  # of a pair: keys by which its supervisors recognize each other
+    link.apply()  # of a group: keys by which its supervisors recognize each other
     jobs.apply()  # the environment of what downloads
     weights.authenticate()
     weights.apply()  # checkpoints, by jobs that go on without this run

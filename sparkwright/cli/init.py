@@ -23,6 +23,7 @@ from sparkwright.common.schema import nearest
 from sparkwright.declared.fleet.fleet import Spark
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
 from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.declared.recipe.values import COUNTS
 from sparkwright.machine.host.survey import Survey
 from sparkwright.machine.preflight.preflight import hardware_of
 from sparkwright.plan.memory.check import memory_findings
@@ -46,7 +47,7 @@ _SHOWN = 4
 )
 @click.option("--key", type=click.Path(), help="A private SSH key, if not the usual one.")
 @click.option("--recipe", metavar="NAME", help="What they serve (default: what fits).")
-@click.option("--pair/--no-pair", default=None, help="Two Sparks serve one model together.")
+@click.option("--pair/--no-pair", default=None, help="All serve one model together: 2, 3, 4 or 8.")
 @click.option("--no-connect", is_flag=True, help="Write the site without trying the Sparks.")
 def init(
     folder: Path,
@@ -79,19 +80,20 @@ def init(
     for text in addresses:
         sparks.append(_another(text, key, sparks))
     sparks = sparks or _asked(key, asks)
-    if pair is None and len(sparks) == 2:
-        if not asks:
-            raise PlanError("found two Sparks; expected --pair (one model together) or --no-pair")
-        question = "Do the two serve one model together, joined by a 200G cable?"
+    number, together = len(sparks), COUNTS[1:]
+    if pair is None and number == 2 and not asks:
+        raise PlanError("found two Sparks; expected --pair (one model together) or --no-pair")
+    if pair is None and asks and number in together:
+        question = f"Do the {number} serve one model together, joined by 200G cables?"
         pair = click.confirm(question, default=True)
-    if pair and len(sparks) != 2:
-        raise PlanError(f"--pair: found {len(sparks)} Sparks; expected two")
+    if pair and number not in together:
+        raise PlanError(f"--pair: found {number} Sparks; expected 2, 3, 4 or 8")
     if recipe and recipe not in recipe_names():
         raise PlanError(f"--recipe: found {recipe}; {nearest(recipe, recipe_names())}")
     surveys = [] if no_connect else [_tried(spark, asks) for spark in sparks]
     if surveys:
         sparks = [*map(_of_its_class, sparks, surveys)]
-    chosen = recipe or _chosen(sparks, surveys, 2 if pair else 1, asks)
+    chosen = recipe or _chosen(sparks, surveys, number if pair else 1, asks)
     write_site(folder, site_files(own.name, inventory_text(sparks, chosen, bool(pair))))
     _start_git(folder)
     _report(folder, chosen)
@@ -173,10 +175,10 @@ def _of_its_class(spark: Spark, survey: Survey) -> Spark:
 
 def _chosen(sparks: Sequence[Spark], surveys: Sequence[Survey], together: int, asks: bool) -> str:
     """Return the recipe that the owner chooses among those that fit, or the first of them."""
-    first, classes = FIRST[together][0], {spark.hardware for spark in sparks}
+    first, classes = FIRST[min(together, 2)][0], {spark.hardware for spark in sparks}
     if not surveys or len(classes) > 1:
         return first
-    groups = [surveys] if together == 2 else [[survey] for survey in surveys]
+    groups = [surveys] if together > 1 else [[survey] for survey in surveys]
     sizes, *others = (offers(HARDWARE[sparks[0].hardware], group) for group in groups)
     names = [name for name in sizes if all(name in some for some in others)]
     if not names:
@@ -196,7 +198,7 @@ def _chosen(sparks: Sequence[Spark], surveys: Sequence[Survey], together: int, a
 
 def offers(hardware: Hardware, surveys: Sequence[Survey]) -> dict[str, int]:
     """Return the recipes that fit, the recommended ones first, and the bytes to download."""
-    names = dict.fromkeys([*FIRST[len(surveys)], *recipe_names()])
+    names = dict.fromkeys([*FIRST[min(len(surveys), 2)], *recipe_names()])
     found = {name: _download(load_recipe(name), hardware, surveys) for name in names}
     return {name: size for name, size in found.items() if size}
 

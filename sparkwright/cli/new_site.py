@@ -56,7 +56,7 @@ def login(spark: Spark) -> str:
 
 
 def inventory_text(sparks: Sequence[Spark], recipe: str, pair: bool) -> str:
-    """Return a new inventory file: one replica for both Sparks of a pair, else one for each."""
+    """Return a new inventory file: one replica for all of a group, else one for each."""
     # a to z, and then by number.
     ends = [*ascii_lowercase, *map(str, range(27, len(sparks) + 1))][: len(sparks)]
     hosts = {

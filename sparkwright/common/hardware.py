@@ -26,7 +26,7 @@ class Hardware:
             ``gpu-memory-utilization`` is a share; 0 = whatever there is.
         update: How to update driver and Docker.
         fabric_ports: For each ConnectX port its two network interfaces, the "twins": two PCIe
-            paths to the same socket. Empty: it cannot be in a pair.
+            paths to the same socket. Empty: it cannot be in a group.
         fabric_speed: Speed of a twin in Mb/s with the right cable.
     """
 

@@ -161,11 +161,12 @@ def spark_name(host: Host) -> str:
 
 
 def partners(host: Host) -> list[Host]:
-    """Return the hosts of the inventory that serve one model with a host, itself among them."""
+    """Return the hosts that serve one model with a host, itself among them, in rank order."""
     ranks = host.data.get("ranks") or ()
     if len(ranks) < 2:
         return [host]
-    return [each for each in host.inventory if each.data.get("spark") in ranks]
+    known = {each.data.get("spark"): each for each in host.inventory}
+    return [known[spark] for spark in ranks if spark in known]
 
 
 def uses_sudo(host: Host) -> bool:

@@ -8,7 +8,7 @@ PACKAGE = Path(__file__).parents[1]
 FILES = PACKAGE / "files" if (PACKAGE / "files").is_dir() else PACKAGE.parent / "files"
 # What goes onto a host, a folder a subject: units, templates, and the programs of a Spark.
 HOST_FILES = FILES / "host"
-# What vLLM loads in the engine of a pair, as Python finds it: a module, and that it is a plugin.
+# What vLLM loads in the engine of a group, as Python finds it: a module, and that it is a plugin.
 PLUGIN = FILES / "plugin"
 
 # The environment's name of the inventory, such as "staging" for inventory/staging.yaml.

@@ -90,7 +90,7 @@ def apply() -> None:
             return
         _lay_down(served)
         asked = switch_settings(own, served)
-        serving(name="Serve the release", release=served, settings=asked, peer=own.peer)
+        serving(name="Serve the release", release=served, settings=asked, peers=own.peers)
 
 
 def take_turns() -> None:

@@ -14,6 +14,7 @@ from sparkwright.artifacts.jobs.deploy import LOST, put_manifest, start
 from sparkwright.common.operations import differs, failing, run_now, spark_name
 from sparkwright.common.placed import Place
 from sparkwright.common.terminal import plain
+from sparkwright.declared.fleet.fabric_plan import takers_of
 from sparkwright.engine.state import (
     SHARE,
     EngineState,
@@ -41,8 +42,8 @@ from sparkwright.run.target import Target
 
 # A start takes minutes: this often is soon enough to see, and seldom enough to cost nothing.
 POLL_SECONDS = 2
-# Seconds by which the attempts of the two Sparks of a pair begin apart, at the most: what is older
-# is another one.
+# Seconds by which the attempts of a group's Sparks begin apart, at the most: what is older is
+# another one.
 TOGETHER = 60
 JOURNAL_LINES = 30
 
@@ -50,7 +51,7 @@ JOURNAL_LINES = 30
 MASK, UNMASK = "systemctl mask --runtime --quiet", "systemctl unmask --runtime --quiet"
 _DISABLE = "systemctl disable --quiet --now"
 
-# What became of the last attempt on each Spark, for the other one of its pair.
+# What became of the last attempt on each Spark, for the others of its group.
 _last: dict[tuple[str, str], Outcome] = {}
 
 
@@ -64,7 +65,7 @@ def switch_settings(own: Target, served: Release | None = None) -> SwitchSetting
         load=load_of(served.recipe, own.lock, len(own.ranks)) if served else None,
         others=tuple(each.place for each in own.seats if each.seat != own.seat and not each.yields),
         on_demand=own.on_demand,
-        shares=any(each.is_pair and each.is_head for each in own.seats),
+        shares=any(takers_of(each.rank or 0, len(each.ranks)) for each in own.seats),
     )
 
 
@@ -72,7 +73,7 @@ def switch_settings(own: Target, served: Release | None = None) -> SwitchSetting
 def serving(
     release: Release,
     settings: SwitchSettings,
-    peer: Host | None = None,
+    peers: Sequence[Host] = (),
     outcome: Outcome | None = None,
 ) -> Generator[PyinfraCommand]:
     """Serve `release`, which is on the Spark, and nothing else, now and after every boot.
@@ -82,7 +83,7 @@ def serving(
     answer fails the host and is left as it is: it may be at work on what others asked of it.
 
     Args:
-        peer: the other Spark of a pair, on which this operation runs at the same time.
+        peers: the other Sparks of its group, on which this operation runs at the same time.
         outcome: is filled.
     """
     outcome = outcome or Outcome()
@@ -96,7 +97,7 @@ def serving(
         differs(*difference)
     if ours.masked:
         yield StringCommand(UNMASK, QuoteString(unit))
-    # A Spark that was the head of a pair, and is no more, offers nothing on the fabric.
+    # A Spark from which others copied, and do no more, offers nothing on the fabric.
     if engines.shares and not settings.shares:
         yield StringCommand(_DISABLE, SHARE)
     settled = ours.active == "active" and ours.enabled
@@ -107,7 +108,7 @@ def serving(
     if settled and not engines.switches:
         yield from _settle(engines, release, settings)
     else:
-        yield from _job(release.place, release.id, settings, engines.switches, peer, outcome)
+        yield from _job(release.place, release.id, settings, engines.switches, peers, outcome)
         if not outcome.served:
             yield failing(_complaint(release.id, outcome))
             return
@@ -139,7 +140,7 @@ def serve_again(own: Target, release: str, before: str | None = None) -> Generat
     """
     engines, outcome = read(host, EngineState.ask(root=own.place)), Outcome()
     asked = switch_settings(own)
-    yield from _job(own.place, release, asked, engines.switches, own.peer, outcome)
+    yield from _job(own.place, release, asked, engines.switches, own.peers, outcome)
     if not outcome.served:
         yield failing(_complaint(release, outcome))
     else:
@@ -215,7 +216,7 @@ def _job(
     release: str,
     settings: SwitchSettings,
     under_way: Sequence[str],
-    peer: Host | None,
+    peers: Sequence[Host],
     outcome: Outcome,
 ) -> Generator[PyinfraCommand]:
     """Yield what has a unit make a switch, or joins it; fill `outcome` when it has ended."""
@@ -235,22 +236,22 @@ def _job(
                 return
             yield from put_manifest(root, job, job, orders(settings, memory))
             yield start(job)
-        yield FunctionCommand(_follow, (root, release, peer, outcome), {})
+        yield FunctionCommand(_follow, (root, release, peers, outcome), {})
     finally:
-        # Also where a command failed: the other Spark of a pair then need not wait for this one.
+        # Also where a command failed: the group's other Sparks then need not wait for this one.
         outcome.ended = True
         outcome.reason = outcome.reason or ("" if outcome.served else "it began no switch")
 
 
 def _follow(
-    state: State, host: Host, root: str, release: str, peer: Host | None, outcome: Outcome
+    state: State, host: Host, root: str, release: str, peers: Sequence[Host], outcome: Outcome
 ) -> bool:
     """Show how a switch goes on until it has ended; fill `outcome`.
 
-    Where the other Spark of a pair has failed, this one's is taken back as well.
+    Where another Spark of its group has failed, this one's is taken back as well.
     """
     shown: set[str] = set()
-    since, cursor, told, job = "", None, False, JOB.format(release)
+    since, cursor, told, job = "", None, "", JOB.format(release)
     while True:
         try:
             asked = SwitchState.ask(root=root, release=release, since=since, cursor=cursor)
@@ -260,8 +261,8 @@ def _follow(
             outcome.reason = LOST
             break
         except GreenletExit:
-            # The connection is lost (sparkwright/run/failures.py), and the other Spark of a pair
-            # learns of it.
+            # The connection is lost (sparkwright/run/failures.py), and the group's other Sparks
+            # learn of it.
             outcome.reason = LOST
             raise
         cursor = now.cursor or cursor
@@ -284,13 +285,20 @@ def _follow(
             if not (outcome.served or outcome.reason):
                 outcome.reason = f"the switch ended without a report: journalctl -u {job}"
             break
-        theirs = _last.get((peer.name, release)) if peer and not told else None
-        together = theirs and abs(theirs.began - outcome.began) < TOGETHER
-        if peer and theirs and together and theirs.ended and not theirs.served:
-            told = True
-            host.log(plain(f"switch: {spark_name(peer)} has failed: {theirs.reason}"))
+        if not told and (told := _failed_beside(peers, release, outcome)):
+            host.log(plain(f"switch: it has failed on {told}"))
             run_now(host, StringCommand("systemctl stop --no-block", QuoteString(f"{job}.service")))
         time.sleep(POLL_SECONDS)
-    if told and peer and not outcome.served:
-        outcome.reason = f"{spark_name(peer)}: {_last[peer.name, release].reason}"
+    if told and not outcome.served:
+        outcome.reason = told
     return True
+
+
+def _failed_beside(peers: Sequence[Host], release: str, outcome: Outcome) -> str:
+    """Return which other Spark of a group has failed at the same switch, and why; "" if none."""
+    for peer in peers:
+        theirs = _last.get((peer.name, release))
+        together = theirs and abs(theirs.began - outcome.began) < TOGETHER
+        if theirs and together and theirs.ended and not theirs.served:
+            return f"{spark_name(peer)}: {theirs.reason}"
+    return ""

@@ -60,6 +60,11 @@ class EngineUnit(Bounded):
     since: int = 0
     masked: bool = False
 
+    def missing(self, ranks: Iterable[str]) -> list[str]:
+        """Return the Sparks of its group that its supervisor has missed for long (meeting.py)."""
+        told = [each for each in self.status.split("; ") if each.startswith("missing for ")]
+        return [name for name in ranks if any(f" min: {name} at " in each for each in told)]
+
     @property
     def ended(self) -> bool:
         """Tell whether it neither runs nor is about to, by a start or a restart of systemd's."""
@@ -133,7 +138,7 @@ def engine_differences(
         release: the one that should serve; None on an idle Spark.
         door: there is a door before it.
         on_demand: requests start it, so it may be stopped, and its door closed; it never
-            boots but as the worker of a pair, which waits for its head.
+            boots but as a worker of a group, which waits for its head.
     """
     if state.current != release:
         yield Difference("current release", release or "none", state.current or "none")

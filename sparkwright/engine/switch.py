@@ -58,7 +58,7 @@ class SwitchSettings:
         load: of the new release; None if it is unknown.
         others: the folders of the Spark's other seats, but for those that make room.
         on_demand: requests start it, in turn with others; it does not boot.
-        shares: the Spark is the head of a pair, maybe in another seat.
+        shares: other Sparks copy from it, maybe in another seat.
     """
 
     trial: int
@@ -157,7 +157,7 @@ def engine_size(settings: SwitchSettings, memory: MemoryState) -> int | None:
 def is_beside(settings: SwitchSettings, memory: MemoryState) -> bool:
     """Tell whether a new engine fits beside all that runs now.
 
-    A pair never runs two engines, as its ports on the fabric are fixed.
+    A group never runs two engines, as its ports on the fabric are fixed.
     """
     engine = engine_size(settings, memory)
     if engine is None or (settings.load and settings.load.sparks > 1):

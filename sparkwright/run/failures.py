@@ -2,7 +2,7 @@
 
 import logging
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from importlib import import_module
 from typing import Any
 
@@ -16,11 +16,13 @@ from pyinfra.api.state import BaseStateCallback, StateStage
 from sparkwright.common.command_line import typed_line
 from sparkwright.common.operations import partners, spark_name, step_name
 from sparkwright.run.ending import is_interrupted, watch_end
+from sparkwright.run.spark import SparkTarget
 from sparkwright.run.ssh import Login, cause
 from sparkwright.run.upstream import carry
 
-# Seconds in which a Spark takes a connection, greets, and takes a login, of a run that only looks.
-LOOK_PATIENCE = 3
+# Seconds in which a Spark takes a connection, greets, and takes a login, of a run that only looks;
+# the doctor waits longer, for one that is ill.
+LOOK_PATIENCE, DOCTOR_PATIENCE = 3, 10
 
 
 def expect_failures(run: State) -> None:
@@ -54,11 +56,11 @@ def expect_silence(run: State, hosts: Iterable[tuple[str, dict[str, Any]]], look
     logger.addHandler(_errors)
     click.get_current_context().call_on_close(show)
     run.should_raise_failed_hosts = lambda _: False
-    config.CONNECT_TIMEOUT = LOOK_PATIENCE
+    config.CONNECT_TIMEOUT = patience = DOCTOR_PATIENCE if "doctor" in look else LOOK_PATIENCE
     for _, data in hosts:
         data["ssh_paramiko_connect_kwargs"] = {
-            "banner_timeout": LOOK_PATIENCE,
-            "auth_timeout": LOOK_PATIENCE,
+            "banner_timeout": patience,
+            "auth_timeout": patience,
         }
     carry()
 
@@ -89,14 +91,15 @@ class _ConnectErrors(logging.Handler):
         """Explain why each host could not be reached, if that has ended the run."""
         if not run.initialised or run.current_stage != StateStage.Connect:
             return
-        for spark in (each for each in run.inventory if run.is_host_in_limit(each)):
-            if error := self.error_of(spark):
-                _show(
-                    spark,
-                    f"{spark_name(spark)}: no connection: {cause(error, _login(spark))}",
-                    "Nothing was changed on any Spark.",
-                    *_once_reached(run, spark),
-                )
+        sparks = (each for each in run.inventory if run.is_host_in_limit(each))
+        silent = {each: error for each in sparks if (error := self.error_of(each))}
+        for spark, error in silent.items():
+            _show(
+                spark,
+                f"{spark_name(spark)}: no connection: {cause(error, _login(spark))}",
+                "Nothing was changed on any Spark.",
+                *_once_reached(run, spark, silent),
+            )
 
 
 _errors = _ConnectErrors()
@@ -146,7 +149,7 @@ def lost_error(spark: Host, error: str) -> BaseException:
             "Completed operations remain, and what runs on the Spark by itself (a download, a "
             "switch) continues there if it has power.",
             *([f"Not done on any Spark: {left}"] if left else []),
-            *_once_reached(run, spark),
+            *_once_reached(run, spark, _report.lost),
         )
     return LostError()
 
@@ -207,11 +210,14 @@ def _left(run: State, op_hash: str) -> str:
     return ", ".join(dict.fromkeys(map(step_name, later)))
 
 
-def _once_reached(run: State, spark: Host) -> Iterator[str]:
+def _once_reached(run: State, spark: Host, lost: Collection[Host]) -> Iterator[str]:
     """Yield the commands that continue a run with a Spark that is lost, and without it."""
     yield f"When {spark_name(spark)} can be reached again, continue with: {typed_line()}"
     if without := _without(run, spark):
         yield f"To go on without it: {without}"
+    own, group = SparkTarget.of(spark.data.dict()), partners(spark)
+    if len(group) > 1 and (offer := own.offer([spark_name(x) for x in group if x in lost])):
+        yield offer
 
 
 def _without(run: State, spark: Host) -> str:

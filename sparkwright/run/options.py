@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import PlanError, problems_of
 from sparkwright.common.local_file import why_unwritable
-from sparkwright.common.schema import Model, as_python, nearest, parse
+from sparkwright.common.schema import Model, Name, as_python, nearest, parse
 from sparkwright.declared.recipe.workloads import WORKLOADS
 
 _WEIGHTS = f"verify, or remove with {next_line('remove')}"
@@ -44,12 +44,13 @@ class RunOptions(Model):
 
     Attributes:
         docker: "restart": containers may end for a setting that takes Docker's start.
-        fabric: "verify": measure the bandwidth of a pair's link.
+        fabric: "verify": measure the bandwidth of each link.
         weights: "verify": hash every file anew; "remove": `remove` takes them as well.
         json_target: Where JSON goes: a path, or "-".
         report: Where the doctor's report for an issue goes: a path, or "-".
         watch: Seconds between two refreshes; None for one look.
         workloads: Names of what the benchmark measures; None for all.
+        without: Sparks that are left out of their groups, which serve on the others.
     """
 
     docker: Literal["restart"] | None = Field(None, description="restart, or no --data docker")
@@ -64,6 +65,9 @@ class RunOptions(Model):
     workloads: Annotated[
         tuple[Annotated[str, AfterValidator(_workload)], ...] | None, BeforeValidator(_words)
     ] = Field(None, description="names with commas between them, such as short,code")
+    without: Annotated[tuple[Name, ...], BeforeValidator(_words)] = Field(
+        (), description="names of Sparks with commas between them, such as spark-c"
+    )
 
 
 OPTIONS = tuple(field.alias or name for name, field in RunOptions.model_fields.items())

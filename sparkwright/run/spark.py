@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from sparkwright.common.hardware import HARDWARE, Hardware
+import click
+
+from sparkwright.common.command_line import next_line
+from sparkwright.common.hardware import GIB, HARDWARE, Hardware
 from sparkwright.common.placed import Place
-from sparkwright.declared.fleet.fabric_plan import FabricPlan
+from sparkwright.declared.fleet.fabric_plan import FabricPlan, fabric_of
 from sparkwright.declared.fleet.file import load_fleet
+from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.settings import Settings, settings_of
+from sparkwright.declared.fleet.without import remaining, without
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import Recipe
-from sparkwright.plan.memory.plan import load_of, sized, standby_room
+from sparkwright.plan.memory.beside import sized, standby_room
+from sparkwright.plan.memory.check import memory_findings
+from sparkwright.plan.memory.plan import load_of
 from sparkwright.plan.release.bundle import Bundle, read_bundle
 from sparkwright.plan.release.command import Ranks
-from sparkwright.plan.release.lock import Lock
+from sparkwright.plan.release.lock import Lock, lock_path, read_lock
 from sparkwright.plan.release.release import Release, make_release
 from sparkwright.run.options import RunOptions, options_of
 
+
+def read_fleet(path: Path) -> Fleet:
+    """Return the fleet of an inventory file as the run is about it: without some of its Sparks."""
+    fleet, context = load_fleet(path), click.get_current_context(silent=True)
+    given = dict(each.split("=", 1) for each in (context and context.params.get("data")) or ())
+    if "without" not in given:
+        return fleet
+    options = options_of({"without": given["without"]})
+    return without(fleet, options.without, {name: recipe_of(name).sparks for name in fleet.recipes})
+
+
 # A recipe by its name, and the fleet of an inventory file: read once.
 recipe_of = cache(load_recipe)
-fleet_of = cache(load_fleet)
+fleet_of = cache(read_fleet)
 
 
 @cache
@@ -39,7 +57,8 @@ def _served(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a target that a host's data have of its replica (`Fleet.served`)."""
     same = {key: data.get(key) for key in ("replica", "rank", "port", "api_key")}
     same |= {key: bool(data.get(key)) for key in ("on_demand", "pinned")}
-    return {**same, "recipe_name": data.get("recipe"), "ranks": tuple(data.get("ranks") or ())}
+    names = {key: tuple(data.get(key) or ()) for key in ("ranks", "whole")}
+    return {**same, "recipe_name": data.get("recipe"), **names}
 
 
 @dataclass(frozen=True)
@@ -51,6 +70,7 @@ class SparkTarget:
         fleet: Path of the inventory file.
         replica: The one that it serves; None for an idle Spark, as recipe, rank and port.
         ranks: The Sparks of the replica, the head first; `rank` is this Spark's place among them.
+        whole: Those that the inventory gives it, where the run is without some; else none.
         api_key: "none" where the door is open to all.
         on_demand, pinned: Requests start it, and it then keeps its place.
         seat: Name of the seat, for each further replica of a Spark; "" for the first one.
@@ -64,6 +84,7 @@ class SparkTarget:
     replica: str | None
     recipe_name: str | None
     ranks: tuple[str, ...]
+    whole: tuple[str, ...]
     rank: int | None
     port: int | None
     api_key: str | None
@@ -143,10 +164,22 @@ class SparkTarget:
         """The recipe that it serves; None on an idle Spark."""
         return recipe_of(self.recipe_name) if self.recipe_name else None
 
+    def offer(self, lost: Collection[str]) -> str:
+        """Return how its replica is served without some Sparks of its group; "" where it cannot."""
+        left = remaining(self.ranks, lost, self.recipe.sparks) if self.recipe else []
+        if self.recipe and left:
+            count = len(left)
+            recipe, lock = self.recipe.for_sparks(count), read_lock(lock_path(self.fleet))
+            load, memory = load_of(recipe, lock, count), int(self.hardware.total_gib * GIB)
+            if not any(each.error for each in memory_findings(load, self.hardware, memory, 0)):
+                line = next_line("apply", f"--data without={','.join(lost)}")
+                return f"Until then {' and '.join(left)} can serve {self.replica}: {line}"
+        return ""
+
     @property
-    def is_pair(self) -> bool:
-        """Tell whether it serves one model together with another Spark."""
-        return len(self.ranks) == 2
+    def is_group(self) -> bool:
+        """Tell whether it serves one model together with other Sparks."""
+        return len(self.ranks) > 1
 
     @property
     def is_head(self) -> bool:
@@ -155,17 +188,8 @@ class SparkTarget:
 
     @cached_property
     def fabric(self) -> FabricPlan | None:
-        """Its part of its pair's own network; None for a Spark on its own."""
-        if not self.is_pair:
-            return None
-        (peer,) = {*self.ranks} - {self.spark}
-        return FabricPlan(
-            spark=self.spark,
-            peer=peer,
-            subnets=self.settings.fabric_subnets,
-            mtu=self.settings.fabric_mtu,
-            bandwidth_minimum=self.settings.fabric_bandwidth_minimum,
-        )
+        """Its part of its group's own network; None for a Spark on its own."""
+        return fabric_of(self.spark, self.ranks, self.settings, self.whole)
 
     @cached_property
     def bundle(self) -> Bundle | None:
@@ -188,7 +212,8 @@ class SparkTarget:
         """
         if self.recipe is None:
             return None
-        pair = (self.fabric.addresses, self.fabric.peer_addresses) if self.fabric else ()
+        plan = self.fabric
+        fabric = tuple(plan.of(spark).addresses for spark in self.ranks) if plan else ()
         served = self.recipe.at_level(self.settings.log_level)
         standby = 0
         nodes = len(self.ranks)
@@ -200,7 +225,7 @@ class SparkTarget:
             served.from_domains(self.settings.media_domains),
             lock,
             self.place,
-            Ranks(self.ranks, pair if self.rank == 0 else pair[::-1], self.rank or 0),
+            Ranks(self.ranks, fabric, self.rank or 0),
             standby,
         )
 

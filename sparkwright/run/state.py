@@ -211,7 +211,7 @@ class SparkConnection:
 
     def take_expected(self) -> Iterable[Ask[Any]]:
         """Return the asks of all steps, once a plan and once a run."""
-        # The other Spark of a pair may read this one before its own steps have said anything.
+        # Another Spark of a group may read this one before its own steps have said anything.
         if not self.expected or planning() not in self._expecting:
             return ()
         self._expecting.discard(planning())

@@ -93,14 +93,14 @@ class Target(plan.SparkTarget):
         return found
 
     @property
-    def peer(self) -> Host | None:
-        """The other Spark of its pair; None for a Spark on its own."""
-        return next((each for each in self.together if each is not self.host), None)
+    def peers(self) -> list[Host]:
+        """The hosts of its group's other Sparks, in rank order; none for a Spark on its own."""
+        return [each for each in self.together if each is not self.host]
 
     @property
     def together(self) -> list[Host]:
         """The hosts of the inventory that serve one model with it, itself among them."""
-        return partners(self.host) if self.is_pair else [self.host]
+        return partners(self.host) if self.is_group else [self.host]
 
 
 _targets: WeakKeyDictionary[Host, Target] = WeakKeyDictionary()

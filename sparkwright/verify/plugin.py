@@ -111,7 +111,7 @@ def _record(name: str, passed: Sequence[pytest.TestReport]) -> dict[str, Any] | 
     release = own.release_by(lock)
     if not (release and own.replica and own.is_head and is_ours(own.recipe_name or "")):
         return None
-    ranks = [*own.ranks] if own.is_pair else [name]
+    ranks = [*own.ranks] if own.is_group else [name]
     proofs = [each for each in passed if {spark for spark, _ in each.user_properties} & {*ranks}]
     asks = [(SPARKS[each].spark, Checkup.ask(root=SPARKS[each].place)) for each in ranks]
     model = release.recipe.checkpoints["model"]
@@ -183,8 +183,8 @@ def host(target: SparkTarget) -> Host:
 
 @pytest.fixture(scope="session")
 def peer(fabric: FabricPlan) -> Host:
-    """The other Spark of a pair."""
-    return sparks.connection(fabric.peer)
+    """Another Spark of a group."""
+    return sparks.connection(fabric.peers[0])
 
 
 @pytest.fixture(scope="session")
@@ -203,7 +203,7 @@ def release(target: SparkTarget, lock: Lock) -> Release:
 
 @pytest.fixture(scope="session")
 def fabric(target: SparkTarget) -> FabricPlan:
-    """The Spark's part of its pair's own network."""
+    """The Spark's part of its group's own network."""
     plan = target.fabric
     assert plan
     return plan

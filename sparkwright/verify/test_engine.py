@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from testinfra.host import Host
 
-from sparkwright.plan.release.command import image_id
-from sparkwright.plan.release.container import CONTAINER_OPTIONS
+from sparkwright.plan.release.container import CONTAINER_OPTIONS, image_id
 from sparkwright.plan.release.lock import Lock
 from sparkwright.plan.release.release import Release
 from sparkwright.run.spark import SparkTarget

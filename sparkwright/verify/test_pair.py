@@ -1,4 +1,4 @@
-"""A pair: the link between its Sparks, the same bits on both, and data that takes the link.
+"""A group: the links between its Sparks, the same bits on all, and data that takes the link.
 
 On a GPU equal tokens prove nothing and unequal ones disprove nothing: kernels round, so the first
 near tie goes another way. What a wrong sum over two Sparks spoils is how likely an engine finds the
@@ -47,15 +47,18 @@ def received(host: Host, interface: str) -> int:
 
 
 def test_link(host: Host, fabric: FabricPlan, proved: Proved) -> None:
-    for link, address, peer in zip(
-        twins(host, fabric), fabric.addresses, fabric.peer_addresses, strict=True
-    ):
-        assert link["mtu"] == fabric.mtu
-        route = json.loads(host.check_output(f"ip -j route get {peer} from {address}"))[0]
-        assert route["dev"] == link["ifname"]
-        # 28 bytes are the headers of IP and ICMP.
-        host.check_output(f"ping -q -M do -s {fabric.mtu - 28} -c 3 -i 0.2 -I {address} {peer}")
-    proved(f"packets of {fabric.mtu} bytes reach {fabric.peer} on both twins")
+    by_address = dict(zip(fabric.addresses, twins(host, fabric), strict=True))
+    for between in fabric.links:
+        for twin, peer in between.reached:
+            address = between.addresses[twin]
+            link = by_address[address]
+            assert link["mtu"] == fabric.mtu
+            route = json.loads(host.check_output(f"ip -j route get {peer} from {address}"))[0]
+            assert route["dev"] == link["ifname"]
+            # 28 bytes are the headers of IP and ICMP.
+            size = f"-s {fabric.mtu - 28}"
+            host.check_output(f"ping -q -M do {size} -c 3 -i 0.2 -I {address} {peer}")
+    proved(f"packets of {fabric.mtu} bytes reach {' and '.join(fabric.peers)} on both twins")
 
 
 def test_rdma(host: Host, fabric: FabricPlan, release: Release, proved: Proved) -> None:
@@ -89,7 +92,7 @@ def test_same_release_and_bits(
         return [record.content_string, hashes, image]
 
     assert found(host) == found(peer)
-    proved(f"{release.id}: the same files, weights and image on both Sparks")
+    proved(f"{release.id}: the same files, weights and image on all Sparks")
 
 
 def test_data_takes_the_link(
@@ -160,7 +163,7 @@ def problem(own: Sequence[float], other: Sequence[float] | None = None) -> str |
     """Say what is wrong with the log probabilities of a text; None where nothing is.
 
     Args:
-        own: Those of the pair, for `TEXT` by a trained model.
+        own: Those of the group, for `TEXT` by a trained model.
         other: Those of one Spark with the same model: then only that both agree counts.
     """
     # Each is compared so that NaN is a problem.

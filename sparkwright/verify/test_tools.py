@@ -18,7 +18,7 @@ def agent(release: Release, target: SparkTarget) -> str:
         pytest.skip(f"recipe {release.recipe.name} does not set enable-auto-tool-choice")
     if target.hardware_class != "lab":
         return "model"
-    if target.is_pair:
+    if target.is_group:
         pytest.skip("scripted text takes the same way on one virtual Spark, in a tenth of the time")
     return "script (its model cannot)"
 

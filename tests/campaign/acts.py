@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import yaml
 
-from tests.campaign.plan import Scene, Topology
+from tests.campaign.plan import GROUPS, Scene, Topology
 from tests.driver.declared import Change, recipe, seed
 from tests.driver.product import DEPLOY, PROJECT, ROLLOUT, command, env
 from tests.lab.spark import Handle
@@ -29,7 +29,7 @@ _LOSE = "systemctl stop 'vllm@*'; docker system prune --all --force; rm -rf /opt
 
 @dataclass
 class Stage:
-    """The Sparks of a round, a pair's head first; `deploys` have run, and change nothing again."""
+    """The Sparks of a round, a group's head first; `deploys` have run, and change nothing again."""
 
     topology: Topology
     sparks: list[Handle]
@@ -41,7 +41,7 @@ class Stage:
 
     @property
     def heads(self) -> list[Handle]:
-        return self.sparks[:1] if self.topology == "pair" else self.sparks
+        return self.sparks[:1] if self.topology in GROUPS else self.sparks
 
     def declare_new(self, act: str) -> None:
         self._made += 1

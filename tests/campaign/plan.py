@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Topology = Literal["one", "pair", "fleet"]
-SPARKS: dict[Topology, int] = {"one": 1, "pair": 2, "fleet": 3}
-_WEIGHTS: dict[Topology, int] = {"one": 4, "pair": 5, "fleet": 2}
+Topology = Literal["one", "pair", "ring", "switch", "fleet"]
+SPARKS: dict[Topology, int] = {"one": 1, "pair": 2, "ring": 3, "switch": 4, "fleet": 3}
+_WEIGHTS: dict[Topology, int] = {"one": 4, "pair": 5, "ring": 1, "switch": 1, "fleet": 2}
+# Those whose Sparks serve one model together.
+GROUPS: frozenset[Topology] = frozenset({"pair", "ring", "switch"})
 # To bring up Sparks takes as long as two or three scenes on them.
 _SCENES = 8
 _TWO_FAULTS = 0.35
@@ -21,7 +23,6 @@ _TWO_FAULTS = 0.35
 WHOLE, REFUSED, BROKEN, UNREACHABLE = range(4)
 
 _ALL = frozenset(SPARKS)
-_PAIR: frozenset[Topology] = frozenset({"pair"})
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Kind:
 
     `clients` is the worst that they may see of it until the replica serves again. Where it is
     `alone`, the product promises to survive it only if nothing else goes wrong; where it `heals`,
-    to serve again without a further run. `head`: only the head of a pair has what it hits.
+    to serve again without a further run. `head`: only the head of a group has what it hits.
     """
 
     clients: int = WHOLE
@@ -105,9 +106,9 @@ FAULTS: dict[str, Kind] = {
     "door killed": Kind(UNREACHABLE, head=True),
     "power cut": Kind(UNREACHABLE, (1.0, 20.0)),
     "reboot": Kind(UNREACHABLE),
-    "cable cut": Kind(BROKEN, _LONG, topologies=_PAIR),
-    "twin cut": Kind(BROKEN, _LONG, topologies=_PAIR),
-    "MTU 1500": Kind(BROKEN, _LONG, topologies=_PAIR),
+    "cable cut": Kind(BROKEN, _LONG, topologies=GROUPS),
+    "twin cut": Kind(BROKEN, _LONG, topologies=GROUPS),
+    "MTU 1500": Kind(BROKEN, _LONG, topologies=GROUPS),
     "LAN loses frames": Kind(UNREACHABLE, _BRIEF),
     "LAN slow": Kind(WHOLE, _BRIEF),
     "hub refuses": Kind(acts=_RUNS),
@@ -205,6 +206,6 @@ def _strike(chance: random.Random, topology: Topology, fault: str) -> Strike:
     kind = FAULTS[fault]
     # Most of what happens is over within a second or two; some takes its time.
     after = round(chance.uniform(0, chance.choice((1.5, 8))), 1)
-    sparks = 1 if kind.head and topology == "pair" else SPARKS[topology]
+    sparks = 1 if kind.head and topology in GROUPS else SPARKS[topology]
     seconds = round(chance.uniform(*kind.seconds), 1)
     return Strike(fault, chance.randrange(sparks), after, seconds, chance.randrange(1000))

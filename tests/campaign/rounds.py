@@ -13,7 +13,7 @@ from tests.campaign import invariants
 from tests.campaign.acts import GATEWAY, GATEWAY_PORT, Run, Stage, running, settings
 from tests.campaign.faults import BLOWS, ENDS
 from tests.campaign.invariants import Window, objections
-from tests.campaign.plan import ACTS, BROKEN, FAULTS, SPARKS, WHOLE, Round, Scene, Strike
+from tests.campaign.plan import ACTS, BROKEN, FAULTS, GROUPS, SPARKS, WHOLE, Round, Scene, Strike
 from tests.clock import patience
 from tests.driver.client import said
 from tests.driver.load import Load, load
@@ -22,8 +22,10 @@ from tests.driver.sparks import current, engines_status, forget
 from tests.lab import hub
 from tests.lab.lab import Lab
 from tests.lab.spark import Handle
-from tests.lab.state import Engine, LabError
+from tests.lab.state import Engine, LabError, Together
 
+# What joins the Sparks of those that serve one model together.
+_TOGETHER: dict[str, Together] = {"pair": "pairs", "ring": "ring", "switch": "switch"}
 # Seconds that a recovery may take beside 1.5 starts of the engine: to notice, and to boot. It has
 # failed when it takes as many times as long as the second number says.
 _NOTICE, _PATIENCE = 85, 3
@@ -33,7 +35,7 @@ _ENDLESS = 900
 _TIDY = 60
 # Seconds after which no client waits any more for an answer that a loss of power has cut off.
 _GIVEN_UP = 150
-# Seconds after which both Sparks of a pair know that they have lost each other.
+# Seconds after which the Sparks of a group know that they have lost each other.
 _SILENCE = 32
 # Jobs that are under way, and processes that hang: what watches them has not noticed yet.
 _BUSY = (
@@ -67,7 +69,7 @@ class Record:
 class Player:
     def __init__(self, plan: Round, engine: Engine) -> None:
         self._plan, self._engine, self._lab = plan, engine, Lab()
-        self._pair = plan.topology == "pair"
+        self._group = plan.topology in GROUPS
         self._loads: list[tuple[Handle, bool, Load]] = []
         self._windows: list[Window] = []
         self._start = 0.0
@@ -76,7 +78,8 @@ class Player:
         """Yield each scene that was played; one in which something does not hold is the last."""
         self._lab.down()
         count = SPARKS[self._plan.topology]
-        self._lab.up(count, "own-disk", pair=self._pair, engine=self._engine)
+        together = _TOGETHER.get(self._plan.topology, "alone")
+        self._lab.up(count, "own-disk", together=together, engine=self._engine)
         # Clients want a last answer, which nobody gives where something does not hold.
         with suppress(AssertionError), ExitStack() as stack:
             self._stage = Stage(self._plan.topology, self._lab.sparks(), stack)
@@ -122,7 +125,7 @@ class Player:
         for spark in stage.sparks:
             forget(spark)
         windows = len(self._windows)
-        clients = ACTS[scene.act].clients if self._pair or scene.act == "restore" else WHOLE
+        clients = ACTS[scene.act].clients if self._group or scene.act == "restore" else WHOLE
         self._windows.append(Window(time.monotonic(), clients))
         with running(stage.begin(scene)) as run:
             if run and scene.moment:
@@ -159,10 +162,10 @@ class Player:
 
         def blow(strike: Strike) -> None:
             spark, clients = sparks[strike.spark], FAULTS[strike.fault].clients
-            if self._pair and spark != sparks[0]:
-                # Both live and die together, and the door is on the head.
+            if self._group and spark != sparks[0]:
+                # All live and die together, and the door is on the head.
                 clients = min(clients, BROKEN)
-            door = sparks[0] if self._pair else spark
+            door = sparks[0] if self._group else spark
             self._windows.append(Window(time.monotonic(), clients, door.name))
             kill = strike.fault == "run killed"
             hit = run.kill() if run and kill else BLOWS[strike.fault](spark, strike)
@@ -184,7 +187,7 @@ class Player:
         for spark in self._stage.sparks:
             with suppress(LabError):
                 spark.wait_ready(_ENDLESS)
-        if self._pair:
+        if self._group:
             time.sleep(_SILENCE)
         # One that reboots answers until its sshd is stopped.
         idle = f'test "$(systemctl is-system-running)" != stopping && test -z "$({_BUSY})"'
@@ -204,7 +207,7 @@ class Player:
 
         Two that committed while one of them died may serve different releases: a run mends that.
         """
-        apart = self._pair and len({current(spark) for spark in self._stage.sparks}) > 1
+        apart = self._group and len({current(spark) for spark in self._stage.sparks}) > 1
         promised = all(FAULTS[strike.fault].heals for strike in scene.strikes)
         return promised and scene.act != "restore" and not apart
 

@@ -144,7 +144,7 @@ def test_whole_pairs_run_pairs(tmp_path: Path, options: list[str]) -> None:
     ("options", "problem"),
     [
         (["--limit", "@fake/spark-b", "--limit", "chat"], "replica big: only spark-b is in this "),
-        (["--exclude", "@fake/spark-c"], "--limit wide takes both, --exclude wide neither"),
+        (["--exclude", "@fake/spark-c"], "--limit wide takes all of them, --exclude wide none"),
         (["--limit", "big", "--parallel", "1"], "found --parallel 1; expected at least 2"),
         (["--parallel", "2"], "found --parallel 2; expected at least 3"),
     ],

@@ -203,6 +203,30 @@ def test_options_are_those_that_deploys_read() -> None:
     assert [name for name in names if name not in {*OPTIONS, *Settings.model_fields}] == []
 
 
+PAIR = """\
+sparks:
+  spark-a: {ssh_hostname: 192.0.2.1, hardware: lab}
+  spark-b: {local: true, hardware: lab}
+  spark-c: {ssh_hostname: 192.0.2.3, hardware: lab}
+replicas:
+  chat: {recipe: lab-tiny, sparks: [spark-a, spark-b], trusts: [tool-parser-plugin]}
+  alone: {recipe: lab-tiny, sparks: [spark-c], trusts: [tool-parser-plugin]}
+"""
+
+
+def test_a_group_goes_on_without_a_spark(project: Path) -> None:
+    (project / "inventory/sparks.yaml").write_text(PAIR)
+    words = ("inventory.py", "deploy.py", "--limit", "chat")
+    run = pyinfra(project, "-y", *words, "--data", "without=spark-a")
+    assert run.returncode == 0, run.stderr
+    assert touched(project) == ["@local spark-b chat 0"]
+    (project / "touched").unlink()
+    told = refused(project, *words, "--data", "without=spark-a,spark-b")
+    assert "found 0 of the 2 Sparks of chat left; expected 1 or 2, as its recipe says" in told
+    told = refused(project, *words, "--data", "without=spark-c")
+    assert "--data without: found spark-c; expected a Spark of a group, as --exclude" in told
+
+
 def test_a_clone_without_an_inventory_says_how_to_make_one(project: Path) -> None:
     (project / "inventory/sparks.yaml").unlink()
     message = refused(project, "inventory.py", "deploy.py")

@@ -199,3 +199,17 @@ def test_an_update_that_would_come_by_itself_is_named_by_both(tmp_path: Path) ->
     assert f"kernel ({name}): expected 6.17.0-1032.32, found 7.0" in done.stderr
     assert done.stdout.startswith("# What the doctor found\n")
     assert done.stdout.count("## spark1") == 1
+
+
+def test_a_spark_of_a_group_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
+    """The others are looked at, and what they can serve without it is offered."""
+    fleet = FLEET.replace("[rack-a]", "[rack-a, spark-b]").replace("rack-b", "spark-b")
+    given = SERVES | {"ranks": ("spark-a", "spark-b"), "spark": "spark-a"}
+    fleet = fleet.replace("rack-a", "spark-a")
+    done = run(tmp_path, "-y", deploy="doctor", sparks=2, fleet=fleet, rank=0, port=8000, **given)
+    assert done.returncode == 1
+    assert "cause: A Spark of the group cannot be reached, and the others wait" in done.stderr
+    assert "seen: spark-b: no answer: is it on, and does ssh get to it?" in done.stderr
+    without = "pyinfra inventory.py deploys/spark.py --data without=spark-b"
+    assert f"go on. Until then spark-a can serve lawyers: {without}." in done.stderr
+    assert "Traceback" not in done.stderr

@@ -3,15 +3,18 @@
 import asyncio
 import math
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from host.common import probe
+from sparkwright.common.ports import COPIES_PORT, ENGINE_PORTS
 from sparkwright.declared.recipe import questions
 from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.plan.release.command import serve_arguments
 from tests.contract import engines
-from tests.contract.conftest import Serve
+from tests.contract.conftest import Serve, Start
 from tests.contract.engines import (
     EMBEDDING,
     PATIENCE,
@@ -20,6 +23,9 @@ from tests.contract.engines import (
     Running,
     check_refused,
 )
+from tests.contract.test_metrics import samples
+from tests.lab.engine_image import Engine
+from tests.makers.release import numbered
 
 TEXTS = ["the server reads the prompt", "the server reads every prompt", "a cable on a desk"]
 
@@ -108,3 +114,30 @@ def test_a_core_that_hangs(served: Running, watched: probe.Engine, watchful: Non
         assert "3 times in a row" in said
         served.signal(process, signal.SIGCONT)
         asyncio.run(asyncio.wait_for(probe.ready(watched), PATIENCE))
+
+
+def test_copies_on_two_sparks_share_the_texts(engine: Engine, start: Start) -> None:
+    """Each finds the head's at the port that is theirs; all others are the kernel's choice."""
+    if engine == "stand-in":
+        pytest.skip("the stand-in has no copies")
+    recipe, models = load_recipe(EMBEDDING), engines.RECIPES[EMBEDDING]()
+    recipe = recipe.model_copy(update={"args": recipe.args | {"data-parallel-size": 2}})
+    folder, ranks = f"/models/{recipe.checkpoints['model'].folder}", list[Running]()
+    own = {"GLOO_SOCKET_IFNAME": "lo", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+    for rank in range(2):
+        words = serve_arguments(recipe, numbered(2, rank, engines.MASTER))
+        words = [each.replace(folder, engines.MODEL) for each in words]
+        network, address = ranks[0] if ranks else None, {"VLLM_HOST_IP": f"127.0.0.{rank + 1}"}
+        ranks.append(start(*words, models=models, network=network, variables=own | address))
+    head, _ = ranks
+    head.wait_ready()
+    for number in range(6):
+        vectors(head, f"text {number}")
+    read = [float(each.split()[-1]) for each in samples(head, ("prompt_tokens_total",))]
+    assert len(read) == 2
+    assert all(read)
+    tables = (Path(f"/proc/{head.server}/net/{name}").read_text() for name in ("tcp", "tcp6"))
+    listening = (line.split() for table in tables for line in table.splitlines() if " 0A " in line)
+    known = {port for line in listening if (port := int(line[1].rpartition(":")[2], 16)) < 32768}
+    assert known <= {*ENGINE_PORTS}
+    assert COPIES_PORT in known

@@ -107,6 +107,8 @@ def inventory() -> Schema:
     made = _made(InventoryFile, "An inventory of Sparkwright")
     kinds = made["$defs"]
     kinds["Spark"]["properties"]["hardware"]["enum"] = [*HARDWARE]
+    counts = [{"minItems": count, "maxItems": count} for count in values.COUNTS]
+    kinds["Replica"]["properties"]["sparks"]["anyOf"] = counts
     own = kinds["Replica"]["properties"]["recipe"]
     own |= {"anyOf": [{"enum": _offered()}, {"pattern": own.pop("pattern")}]}
     return made
@@ -123,7 +125,7 @@ def recipe() -> Schema:
     # The file has the name.
     del own["name"]
     own["hardware"]["items"]["enum"] = [*HARDWARE]
-    own["sparks"]["items"]["enum"] = [1, 2]
+    own["sparks"]["items"]["enum"] = [*values.COUNTS]
     own["extends"] = {
         "type": "string",
         "description": "the name of the recipe that this one is a variant of",

@@ -1,14 +1,17 @@
 """Labs for tests: as many Sparks as a module wants, kept for the next one that wants the same."""
 
 import os
-from collections.abc import Generator, Iterator
+import time
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from tests.driver.events import plain_start
 from tests.driver.listing import listing
-from tests.driver.pairs import Pair
+from tests.driver.pairs import Group, Pair
 from tests.driver.product import DEPLOY, LAN, pyinfra
 from tests.driver.sparks import current, forget
 from tests.lab import hub
@@ -44,7 +47,7 @@ def served(spark: Handle) -> str:
 
 @pytest.fixture(scope="module")
 def pair(machine: None, engine: Engine) -> Pair:
-    return Pair(*Lab().ensure(2, engine, pair=True))
+    return Pair(*Lab().ensure(2, engine, together="pairs"))
 
 
 @pytest.fixture(scope="module")
@@ -64,12 +67,17 @@ def serving(pair: Pair) -> Pair:
 
 @pytest.fixture(scope="module")
 def delivered(pair: Pair) -> list[dict[str, set[str]]]:
-    """The pair as delivered, and as its owner set it up; what each Spark is then.
+    """The pair as delivered, and as its owner set it up; what each Spark is then."""
+    return deliver(pair)
+
+
+def deliver(group: Group) -> list[dict[str, set[str]]]:
+    """Make Sparks what they are when their owner has set them up; return what each is then.
 
     A ufw that is on takes all of the LAN: what else is closed there, others close.
     """
 
-    def deliver(spark: Handle) -> dict[str, set[str]]:
+    def one(spark: Handle) -> dict[str, set[str]]:
         spark.reset()
         spark.run(
             f"sudo ufw allow from {LAN} && sudo ufw --force enable && "
@@ -79,13 +87,34 @@ def delivered(pair: Pair) -> list[dict[str, set[str]]]:
         spark.reboot()
         return listing(spark)
 
-    return pair.each(deliver)
+    return group.each(one)
+
+
+@pytest.fixture(scope="module")
+def start(serving: Group) -> float:
+    """Seconds of a plain start of all engines, up to an answer."""
+    return plain_start(serving)
+
+
+@pytest.fixture(scope="module")
+def boot(serving: Group) -> Callable[[], float]:
+    """Return what measures the seconds of a reboot, once."""
+
+    @cache
+    def measure() -> float:
+        begun = time.monotonic()
+        serving.worker.reboot()
+        seconds = time.monotonic() - begun
+        serving.wait_serving()
+        return seconds
+
+    return measure
 
 
 @pytest.fixture(autouse=True)
 def no_faults(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
-    if {"spark", "pair", "three"} & set(request.fixturenames):
+    if {"spark", "pair", "three", "group"} & set(request.fixturenames):
         hub.clear_faults()
 
 

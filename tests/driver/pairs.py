@@ -1,9 +1,8 @@
-"""Two virtual Sparks that serve one model, as tests look at them."""
+"""Virtual Sparks that serve one model, as tests look at them."""
 
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TypeVar
 
 import pytest
@@ -18,20 +17,16 @@ from tests.lab.spark import Handle
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
-class Pair:
-    """The two Sparks of the lab's only replica."""
+class Group:
+    """The Sparks of the lab's only replica, the head first."""
 
-    head: Handle
-    worker: Handle
-
-    @property
-    def both(self) -> tuple[Handle, Handle]:
-        return self.head, self.worker
+    def __init__(self, *sparks: Handle) -> None:
+        self.sparks = sparks
+        self.head, self.worker = sparks[0], sparks[-1]
 
     def each(self, do: Callable[[Handle], Result]) -> list[Result]:
         with ThreadPoolExecutor() as pool:
-            return list(pool.map(do, self.both))
+            return list(pool.map(do, self.sparks))
 
     def unit(self) -> str:
         return f"vllm@{current(self.head)}.service"
@@ -53,7 +48,7 @@ class Pair:
         return self.each(life)
 
     def wait_serving(self, previous: list[str] | None = None) -> None:
-        """Wait until both units are active, in other lives than `previous`, and one answers."""
+        """Wait until all units are active, in other lives than `previous`, and one answers."""
         deadline = time.monotonic() + (timeout := patience(300))
         while True:
             lives = self.lives()
@@ -61,7 +56,7 @@ class Pair:
             if fresh and self.ask():
                 return
             if time.monotonic() > deadline:
-                said = "\n".join(f"{spark.name}: {engines_status(spark)}" for spark in self.both)
+                said = "\n".join(f"{spark.name}: {engines_status(spark)}" for spark in self.sparks)
                 pytest.fail(f"not serving within {timeout} s\n{said}")
             time.sleep(POLL)
 
@@ -69,7 +64,15 @@ class Pair:
         self.each(forget)
 
 
-def check_rendezvous(pair: Pair) -> None:
+class Pair(Group):
+    """Two of them."""
+
+    @property
+    def both(self) -> tuple[Handle, ...]:
+        return self.sparks
+
+
+def check_rendezvous(pair: Group) -> None:
     """Check that the engine listens for its ranks on all addresses, and is closed on the LAN."""
     listening = pair.head.run(f"ss -Hltn sport = :{MASTER_PORT}").stdout
     assert "0.0.0.0" in listening or "*" in listening

@@ -70,7 +70,7 @@ PLANTS = [
     Plant(
         "spark2",
         f"sed -i.away 's/^DRIVER=.*/DRIVER=580.95.05/' {SMI}",
-        "the two Sparks",
+        "the Sparks of a group",
         "580.95.05 on spark2",
         f"mv {SMI}.away {SMI}",
         told_of="spark1",

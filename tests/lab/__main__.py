@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import get_args
 
 from tests.lab import state, variants
 from tests.lab.lab import Lab
@@ -31,7 +32,7 @@ def make_parser() -> argparse.ArgumentParser:
     commands.add_parser("build", help="build what labs start from, some minutes the first time")
     up = commands.add_parser("up", help="start the lab")
     up.add_argument("--sparks", type=int, default=1, choices=range(1, 5), metavar="1..4")
-    up.add_argument("--pair", action="store_true", help="a replica for each two Sparks")
+    up.add_argument("--together", choices=get_args(state.Together), default="alone")
     up.add_argument("--factory", choices=variants.VARIANTS, default="standard")
     commands.add_parser("down", help="remove all of it but the caches")
     commands.add_parser("status", help="show what is up, as JSON")
@@ -53,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
         case "build":
             build()
         case "up":
-            lab.up(options.sparks, options.factory, pair=options.pair)
+            lab.up(options.sparks, options.factory, together=options.together)
         case "down":
             lab.down()
         case "status":

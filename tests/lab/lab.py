@@ -11,7 +11,17 @@ from sparkwright.door.keys import keys_path
 from sparkwright.plan.release.lock import lock_path
 from tests.lab import apt, factory, machine, network, rootfs, services, setup, state, variants
 from tests.lab.spark import Handle
-from tests.lab.state import FLEET, KNOWN_HOSTS, RUN, STORAGE, Engine, LabError, Spark, State
+from tests.lab.state import (
+    FLEET,
+    KNOWN_HOSTS,
+    RUN,
+    STORAGE,
+    Engine,
+    LabError,
+    Spark,
+    State,
+    Together,
+)
 
 FINGERPRINT = RUN / "apt-fingerprint"
 
@@ -25,21 +35,21 @@ class Lab:
         sparks: int = 1,
         variant: str = "standard",
         *,
-        pair: bool = False,
+        together: Together = "alone",
         engine: Engine = "vllm",
     ) -> None:
         """Start services and Sparks, and wait for them; what a crash left is removed first."""
         setup.check_machine()
         variants.check(variant)
         names = rootfs.SPARKS[:sparks]
-        fleet = fleet_text(names, pair)
+        fleet = fleet_text(names, together)
         with state.locked():
             before = state.read()
             if before and _whole(before):
                 asked = dict.fromkeys(names, variant)
                 found = {name: spark.factory for name, spark in before.sparks.items()}
                 running = all(spark.running() for spark in self.sparks())
-                same = (before.pair, before.engine) == (pair, engine)
+                same = (before.together, before.engine) == (together, engine)
                 if found == asked and same and running:
                     print(f"up already: {', '.join(names)}", flush=True)
                     return
@@ -51,9 +61,8 @@ class Lab:
             with setup.step("root file system"):
                 rootfs.layers(variant)
             with setup.step("network"):
-                lab = State(
-                    pair=pair, engine=engine, kernel={file: file.read_text() for file in _KERNEL}
-                )
+                kernel = {file: file.read_text() for file in _KERNEL}
+                lab = State(together=together, engine=engine, kernel=kernel)
                 state.write(lab)
                 network.create()
             for name, (port, _) in services.SERVICES.items():
@@ -63,7 +72,10 @@ class Lab:
             FINGERPRINT.write_text(apt.fingerprint(apt.ensure_repository()))
             KNOWN_HOSTS.write_text("".join(map(_known_host, names)))
             FLEET.write_text(fleet)
-            lab.sparks = {name: Spark(factory=variant) for name in names}
+            lab.sparks = {
+                name: Spark(factory=variant, cables=network.delivered(name, together))
+                for name in names
+            }
             state.write(lab)
             for spark in self.sparks():
                 spark.start()
@@ -71,13 +83,14 @@ class Lab:
             with setup.step(f"{spark.name} at {spark.address}"):
                 spark.wait_ready()
 
-    def ensure(self, sparks: int, engine: Engine, *, pair: bool = False) -> list[Handle]:
+    def ensure(self, sparks: int, engine: Engine, *, together: Together = "alone") -> list[Handle]:
         """Have a lab of these Sparks up, in place of another one or of a damaged one."""
         lab = state.read()
-        same = lab and (len(lab.sparks), lab.pair, lab.engine) == (sparks, pair, engine)
-        if not (same and lab and _whole(lab) and all(map(_intact, self.sparks()))):
+        same = lab and (len(lab.sparks), lab.together, lab.engine) == (sparks, together, engine)
+        sound = same and lab and _whole(lab)
+        if not (sound and all(_intact(each, together) for each in self.sparks())):
             self.down()
-            self.up(sparks, pair=pair, engine=engine)
+            self.up(sparks, together=together, engine=engine)
         return self.sparks()
 
     def down(self) -> None:
@@ -118,10 +131,10 @@ class Lab:
         lock_path(FLEET).unlink(missing_ok=True)
 
 
-def fleet_text(names: Sequence[str], pair: bool = False) -> str:
-    size = 2 if pair else 1
+def fleet_text(names: Sequence[str], together: Together = "alone") -> str:
+    size = {"alone": 1, "pairs": 2, "ring": 3}.get(together, len(names))
     if len(names) % size:
-        raise LabError(f"found {len(names)} Sparks to be paired; expected 2 or 4")
+        raise LabError(f"found {len(names)} Sparks for {together}; expected a multiple of {size}")
     sparks = {
         name: {
             "ssh_hostname": network.address(name),
@@ -151,10 +164,10 @@ def _whole(lab: State) -> bool:
     return network.is_up() and alive == [*services.SERVICES] and bool(lab.sparks)
 
 
-def _intact(spark: Handle) -> bool:
+def _intact(spark: Handle, together: Together) -> bool:
     """Tell whether a Spark is on, left the factory sound, and has its cables as delivered."""
     wiring = spark.record().model_copy(update={"supervisor": None})
-    return spark.running() and wiring == Spark()
+    return spark.running() and wiring == Spark(cables=network.delivered(spark.name, together))
 
 
 def _known_host(name: str) -> str:

@@ -96,7 +96,7 @@ def supervise(name: str) -> None:
     status = _REBOOTED
     while status == _REBOOTED:
         with state.locked():
-            network.plug(name, state.require().sparks)
+            network.plug(name, state.require())
         status = _boot(name, binds)
         # nspawn may have been killed alone: its Spark would live on. And systemd cannot start
         # units in control groups that were once killed.

@@ -1,4 +1,4 @@
-"""The lab's networks: one LAN with a way out, and the fabric cables, each between two Sparks.
+"""The lab's networks: one LAN with a way out, and the fabric's cables, or its switch.
 
 A Spark's network namespace is made afresh for each boot, as a kernel that starts has no addresses.
 Cables are changed by who holds the lab's lock.
@@ -9,12 +9,12 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.lab.state import RUN, TWINS, LabError, Spark, wait_for
+from tests.lab.state import RUN, TWINS, Cable, LabError, Spark, State, Together, read, wait_for
 
 LAN = "swlab-lan"
-# The cable between spark1 and spark2, and that between spark3 and spark4: a bridge for each twin.
-FABRICS = (("swlab-fab-1a", "swlab-fab-1b"), ("swlab-fab-2a", "swlab-fab-2b"))
-BRIDGES = (LAN, *FABRICS[0], *FABRICS[1])
+# What each cable is, and a switch: a bridge for each twin.
+FABRICS = tuple((f"swlab-fab-{number}a", f"swlab-fab-{number}b") for number in (1, 2, 3))
+BRIDGES = (LAN, *itertools.chain(*FABRICS))
 HOST = "10.213.0.1"
 SUBNET = "10.213.0.0/24"
 # Names as on a DGX Spark: the wired LAN port, and the two PCIe paths to each physical fabric port.
@@ -46,13 +46,16 @@ def fabric_ends(spark: str) -> list[list[str]]:
     return [[f"swlab{number(spark)}-fab-{port}{twin}" for twin in TWINS] for port in (0, 1)]
 
 
-def fabric(spark: str) -> tuple[str, str]:
-    """Return the bridges that stand for a Spark's fabric cable, one for each twin."""
-    return FABRICS[(number(spark) - 1) // 2]
-
-
-def neighbour(spark: str) -> str:
-    return f"spark{number(spark) + (1 if number(spark) % 2 else -1)}"
+def delivered(spark: str, together: Together) -> dict[int, Cable]:
+    """Return the cable in each port of a Spark: in a ring also that to the Spark before."""
+    place = number(spark) - 1
+    match together:
+        case "switch":
+            return {0: Cable()}
+        case "ring":
+            return {0: Cable(number=place), 1: Cable(number=(place - 1) % 3)}
+        case _:
+            return {0: Cable(number=place // 2)}
 
 
 def create() -> None:
@@ -85,7 +88,7 @@ def namespace(spark: str) -> Path:
     return RUN / f"{spark}.netns"
 
 
-def plug(name: str, sparks: Mapping[str, Spark]) -> None:
+def plug(name: str, lab: State) -> None:
     """Give a Spark that is about to boot a new network namespace, its ports wired as written down.
 
     Runs in the supervisor, in whose mount namespace the network namespace is mounted: with the
@@ -99,17 +102,17 @@ def plug(name: str, sparks: Mapping[str, Spark]) -> None:
     subprocess.run(["unshare", f"--net={file}", "true"], check=True)
     ends = [lan_end(name), *itertools.chain(*fabric_ends(name))]
     ports = (LAN_PORT, *FABRIC_PORTS[0], *FABRIC_PORTS[1])
-    bridges = (LAN, *fabric(name), *fabric(name))
-    for index, (end, port, bridge) in enumerate(zip(ends, ports, bridges, strict=True)):
+    for index, (end, port) in enumerate(zip(ends, ports, strict=True)):
         inner = ("peer", "name", port, "address", mac(number(name), index), "netns", str(file))
         _ip("link", "add", end, "type", "veth", *inner)
         # Only frames pass here: the machine itself must not answer on a cable's end.
         _no_ipv6(end)
         Path(f"/proc/sys/net/ipv4/conf/{end}/arp_ignore").write_text("8")
-        if bridge != LAN or not sparks[name].line:
-            _ip("link", "set", end, "master", bridge)
+    if not lab.sparks[name].line:
+        _ip("link", "set", lan_end(name), "master", LAN)
     _ip("link", "set", lan_end(name), "up")
-    wire(name, sparks)
+    wire(lab)
+    segment(name, lab.sparks)
 
 
 def unplug(spark: str) -> None:
@@ -117,30 +120,43 @@ def unplug(spark: str) -> None:
     for end in (lan_end(spark), *itertools.chain(*fabric_ends(spark))):
         if _exists(end):
             _ip("link", "delete", end, check=False)
-    for end in itertools.chain(*fabric_ends(neighbour(spark))):
-        if _exists(end):
-            _ip("link", "set", end, "down", check=False)
+    if lab := read():
+        wire(lab)
 
 
-def wire(spark: str, sparks: Mapping[str, Spark]) -> None:
-    """Put the fabric cable of a Spark and its neighbour into the state that is written down.
+def wire(lab: State) -> None:
+    """Put all fabric cables into the state that is written down.
 
     As with a cable between two machines, neither port has a carrier unless both ends are plugged
-    in and both machines have power.
+    in and both machines have power. A switch always has power.
     """
-    both = (spark, neighbour(spark))
-    there = [name for name in both if _exists(fabric_ends(name)[0][0])]
-    cut = {twin for name in there for twin in sparks[name].cable.cut}
-    # TCP's segments travel here joined in one, unless told not to, and then no MTU stops them.
-    joined = "on" if all(sparks[name].cable.mtu >= 9000 for name in there) else "off"
+    there = [name for name in lab.sparks if _exists(fabric_ends(name)[0][0])]
+    plugged = [cable for name in there for cable in lab.sparks[name].cables.values()]
     for name in there:
-        for netdev in itertools.chain(*FABRIC_PORTS):
-            _run(*_inside(name, sparks[name]), "ethtool", "--offload", netdev, "tso", joined)
-        cable = sparks[name].cable
         for port, ends in enumerate(fabric_ends(name)):
+            cable = lab.sparks[name].cables.get(port)
+            if cable is None:
+                for end in ends:
+                    _ip("link", "set", end, "down")
+                continue
+            far = [each for each in plugged if each.number == cable.number and each is not cable]
             for twin, end in zip(TWINS, ends, strict=True):
-                linked = len(there) == 2 and port == cable.port and twin not in cut
-                _ip("link", "set", end, "mtu", str(cable.mtu), "up" if linked else "down")
+                whole = [twin not in each.cut for each in (cable, *far)]
+                linked = whole[0] if lab.together == "switch" else len(whole) == 2 and all(whole)
+                bridge = FABRICS[cable.number][TWINS.index(twin)]
+                state = "up" if linked else "down"
+                _ip("link", "set", end, "master", bridge, "mtu", str(cable.mtu), state)
+
+
+def segment(name: str, sparks: Mapping[str, Spark]) -> None:
+    """Have a Spark's TCP cut its own segments where a cable has a small MTU.
+
+    They travel here joined in one, unless told not to, and then no MTU stops them.
+    """
+    small = any(cable.mtu < 9000 for each in sparks.values() for cable in each.cables.values())
+    for netdev in itertools.chain(*FABRIC_PORTS):
+        joined = "off" if small else "on"
+        _run(*_inside(name, sparks[name]), "ethtool", "--offload", netdev, "tso", joined)
 
 
 def set_direct(spark: str, direct: bool) -> None:

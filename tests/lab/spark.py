@@ -1,14 +1,13 @@
 """A virtual Spark in the hands of a person or a test: its shell, its power switch, its cables."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
 
 from tests.clock import patience
 from tests.lab import factory, machine, network, rootfs, services, state, variants
-from tests.lab.state import KNOWN_HOSTS, RUN, TWINS, LabError, Spark, State, Twin
+from tests.lab.state import KNOWN_HOSTS, RUN, TWINS, Cable, LabError, Spark, State, Twin
 
 # Seconds; a Spark boots in about 5.
 _BOOT = 60
@@ -133,26 +132,39 @@ class Handle:
             if spark.line:
                 spark.line.end()
             machine.forget(self.name)
-            lab.sparks[self.name] = Spark(factory=variant)
+            lab.sparks[self.name] = Spark(
+                factory=variant, cables=network.delivered(self.name, lab.together)
+            )
             state.write(lab)
             self.start()
         self.wait_ready()
 
     def cable(
-        self, whole: bool = True, *, twin: Twin | None = None, port: Literal[0, 1] | None = None
+        self, whole: bool = True, *, twin: Twin | None = None, port: int | None = None
     ) -> None:
-        """Mend or cut its fabric cable, which carries both twins; the other end notices, too."""
+        """Mend or cut its fabric cables, which carry both twins; the other end notices, too."""
         with self._changing() as (lab, spark):
-            cable, twins = spark.cable, {twin} if twin else set(TWINS)
-            cable.cut = cable.cut - twins if whole else cable.cut | twins
-            cable.port = cable.port if port is None else port
-            network.wire(self.name, lab.sparks)
+            twins = {twin} if twin else set(TWINS)
+            for place, cable in spark.cables.items():
+                if port in (None, place):
+                    cable.cut = cable.cut - twins if whole else cable.cut | twins
+            network.wire(lab)
+
+    def plug(self, ports: Mapping[int, int]) -> None:
+        """Put cables into its ports, by the numbers of both, and none into the others."""
+        with self._changing() as (lab, spark):
+            spark.cables = {port: Cable(number=number) for port, number in ports.items()}
+            network.wire(lab)
 
     def mtu(self, size: int = 9000) -> None:
-        """Let its fabric cable swallow all larger packets, both ways, without telling anyone."""
+        """Let its fabric cables swallow all larger packets, both ways, without telling anyone."""
         with self._changing() as (lab, spark):
-            spark.cable.mtu = size
-            network.wire(self.name, lab.sparks)
+            for cable in spark.cables.values():
+                cable.mtu = size
+            network.wire(lab)
+            for name, each in lab.sparks.items():
+                if each.supervisor:
+                    network.segment(name, lab.sparks)
 
     def netem(self, delay: float = 0, loss: float = 0) -> None:
         """Delay and lose frames of its LAN each way, by seconds and a share; by default none."""

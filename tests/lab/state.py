@@ -71,27 +71,32 @@ Twin = Literal["a", "b"]
 TWINS: tuple[Twin, Twin] = ("a", "b")
 
 
-class Cable(BaseModel):
-    """A Spark's end of its fabric cable, with the twins that are `cut`; larger packets vanish."""
+# Whom the cables join: each two Sparks, all by a switch, or three in a ring. Of those "alone",
+# wired as pairs are, each serves for itself.
+Together = Literal["alone", "pairs", "switch", "ring"]
 
-    port: Literal[0, 1] = 0
+
+class Cable(BaseModel):
+    """A Spark's end of a fabric cable, with the twins that are `cut`; larger packets vanish."""
+
+    number: int = 0
     cut: frozenset[Twin] = frozenset()
     mtu: int = 9000
 
 
 class Spark(BaseModel):
-    """One virtual Spark; `line` is what delays and loses frames of its LAN."""
+    """One virtual Spark: what is in its ports, and what delays and loses frames of its LAN."""
 
     factory: str = "standard"
     supervisor: Process | None = None
-    cable: Cable = Field(default_factory=Cable)
+    cables: dict[int, Cable] = Field(default_factory=lambda: {0: Cable()})
     line: Process | None = None
 
 
 class State(BaseModel):
     """The whole lab; `kernel` has what the machine had in files of /proc/sys."""
 
-    pair: bool = False
+    together: Together = "alone"
     engine: Engine = "vllm"
     sparks: dict[str, Spark] = Field(default_factory=dict)
     services: dict[str, Process] = Field(default_factory=dict)

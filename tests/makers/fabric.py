@@ -13,7 +13,8 @@ from tests.makers.models import changed
 GB10 = HARDWARE["gb10"]
 PORT_0, PORT_1 = GB10.fabric_ports
 SUBNETS = ("192.168.100.0/24", "192.168.101.0/24")
-PLAN = FabricPlan("spark-a", "spark-b", SUBNETS, 9000, 80)
+PLAN = FabricPlan("spark-a", ("spark-a", "spark-b"), SUBNETS, 9000, 80)
+LINK = PLAN.link("spark-b")
 
 UP = Netdev(up=True, carrier=True, speed=200_000, mtu=1500, mac="")
 UNPLUGGED = replace(UP, carrier=False, speed=None)
@@ -49,13 +50,23 @@ A, B = PORT_0
 
 
 def found(own, peer=None):
-    return [str(finding) for finding in fabric_findings(PLAN, GB10, own, peer or spark(2))]
+    states = {"spark-a": own, "spark-b": peer or spark(2)}
+    return [str(finding) for finding in fabric_findings(PLAN, GB10, states)]
 
 
 def set_up(port, text=None):
-    own = spark(**dict.fromkeys(port, replace(UP, mtu=9000)))
+    own = joined(PLAN, (port,))
+    return changed(own, netplan=(changed(own.netplan[0], text=text),)) if text else own
+
+
+def joined(plan, ports, number=1):
+    """Return a Spark of a group as planned, with its cables in these ports."""
+    netdevs = [netdev for port in ports for netdev in port]
+    own = spark(number, **dict.fromkeys(netdevs, replace(UP, mtu=plan.mtu)))
+    routes = [Route(netdevs[place], IPv4Network(to)) for place, to, _ in plan.routes]
     return changed(
         own,
-        addresses=tuple(zip(port, map(IPv4Interface, PLAN.interfaces), strict=True)),
-        netplan=(NetplanFile(NETPLAN, "root:600", text or netplan_text(PLAN, port)),),
+        addresses=tuple(zip(netdevs, map(IPv4Interface, plan.interfaces), strict=True)),
+        routes=(*own.routes, *routes),
+        netplan=(NetplanFile(NETPLAN, "root:600", netplan_text(plan, netdevs)),),
     )

@@ -37,6 +37,7 @@ from host.common import retry
 from host.artifacts.weights import fetch, hashing_file, link
 hashing_file.BLOCK = 64 * 1024
 retry.DELAYS = fetch.DELAYS = (0.05,) * int(sys.argv.pop(1))
+fetch.BRIEF = (0.1,) * 100
 link.main(pathlib.Path(sys.argv[1]), sys.argv[2])
 fetch.command()
 """

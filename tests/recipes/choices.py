@@ -90,6 +90,8 @@ def _choice(data: dict[str, Any]) -> Choice:
     return Choice(**{**data, "take": take if isinstance(take, str) else Published(**take)})
 
 
+# The tables, by the number of Sparks.
+_COUNTS = {1: "One", 2: "Two", 4: "Four"}
 _FILE = Path(__file__).with_name("choices.yaml")
 CHOICES = tuple(map(_choice, yaml.load(_FILE)["choices"]))
 
@@ -112,9 +114,9 @@ def tables() -> str:
     """Return the Markdown of docs/recipes.md."""
     head = ("for", "take", "download", "memory of each", "`trusts`", "tokens/s", "and know")
     parts = []
-    for sparks, count in ((1, "One Spark"), (2, "Two Sparks")):
+    for sparks, count in _COUNTS.items():
         rows = [_row(each) for each in CHOICES if each.sparks == sparks]
-        parts.append(f"**{count}**\n\n{markdown(head, rows)}")
+        parts.append(f"**{count} Spark{'s' * (sparks > 1)}**\n\n{markdown(head, rows)}")
     return "\n\n".join(parts)
 
 
@@ -122,7 +124,8 @@ def short_table() -> str:
     """Return the Markdown of README.md: a line for each place."""
     places: dict[str, list[str]] = {}
     for choice in (each for each in CHOICES if each.place != _NOWHERE):
-        place = choice.place or ("one Spark" if choice.sparks == 1 else "two Sparks")
+        count = f"{_COUNTS[choice.sparks].lower()} Spark{'s' * (choice.sparks > 1)}"
+        place = choice.place or count
         if isinstance(choice.take, str):
             taken = f"`{choice.take}` for {choice.need}"
         else:

@@ -44,7 +44,7 @@ from sparkwright.machine.firewall.firewall import FirewallState, UfwRule, ssh_ru
 from sparkwright.machine.host.survey import Survey
 from sparkwright.machine.preflight.preflight import findings
 from sparkwright.network.fabric.check import fabric_findings, is_in_force
-from sparkwright.network.fabric.link_check import link_findings
+from sparkwright.network.fabric.link_check import link_findings, slowest, speeds
 from sparkwright.network.fabric.netplan import our_netdevs
 from sparkwright.network.fabric.state import FabricState, NetplanFile, Reach
 from sparkwright.plan.causes.log_causes import from_log
@@ -53,7 +53,7 @@ from sparkwright.run.state import SparkState
 from tests.clock import patience
 from tests.component import command_line
 from tests.component.sshd import machines
-from tests.makers.fabric import PLAN, PORT_0, spark
+from tests.makers.fabric import LINK, PLAN, PORT_0, spark
 from tests.makers.models import changed
 from tests.makers.preflight import NOW, WANTED
 from tests.security.hostile import ESCAPES, SPEAKERS, by_ssh
@@ -197,10 +197,11 @@ for _model in (
 
 
 def _of_fabrics(own: FabricState, peer: FabricState) -> None:
-    list(fabric_findings(PLAN, HARDWARE["gb10"], own, peer))
-    is_in_force(PLAN, PORT_0, own)
+    list(fabric_findings(PLAN, HARDWARE["gb10"], {"spark-a": own, "spark-b": peer}))
+    is_in_force(PLAN, (PORT_0,), own)
     our_netdevs(own)
-    list(link_findings(PLAN, PORT_0, own, peer, {}))
+    list(link_findings(LINK, (PORT_0, PORT_0), own, peer, {}))
+    slowest(dict(speeds(own)))
 
 
 def _of_reading(reading: Reading) -> None:

@@ -29,7 +29,7 @@ OWN = {
 VERSION = 252
 SETTINGS = {
     "root": "/opt/qwen36",
-    "pair": " 192.168.100.11 192.168.100.12",
+    "beside": " 192.168.100.11 192.168.100.12 192.168.100.13",
     "megahertz": 2000,
     "spark": "spark-a",
     "ends": 1795240000,

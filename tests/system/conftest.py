@@ -3,6 +3,7 @@
 import pytest
 
 from tests.driver.fixtures import (  # noqa: F401
+    boot,
     delivered,
     machine,
     no_faults,
@@ -11,6 +12,7 @@ from tests.driver.fixtures import (  # noqa: F401
     served,
     serving,
     spark,
+    start,
     three,
     with_standbys,
 )

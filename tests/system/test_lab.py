@@ -116,7 +116,8 @@ def test_reset_is_the_factory_state_and_as_quick_as_a_boot(two):
     spark.reboot()
     boot = time.monotonic() - begun
     spark.run("sudo touch /etc/mark /var/lib/docker/mark")
-    spark.cable(False, port=1)
+    spark.plug({1: 0})
+    spark.cable(False)
     spark.mtu(1500)
     begun = time.monotonic()
     spark.reset("driver-570")
@@ -127,7 +128,7 @@ def test_reset_is_the_factory_state_and_as_quick_as_a_boot(two):
     spark.reset()
     assert spark.run(version).stdout.startswith("580.")
     assert fabric.carriers(spark) == "1100"
-    assert spark.record().cable == state.Cable()
+    assert spark.record().cables == {0: state.Cable()}
     assert "192.168" not in spark.run("ip address").stdout
 
 

@@ -1,15 +1,12 @@
 """What befalls two Sparks that serve one model: both ranks restart by themselves, in time."""
 
-import json
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
 
 import pytest
 
-from host.common import probe
-from host.engine import peer_link
-from tests.driver.events import DEAD_RANK, EVENTS, plain_start, recovery
+from tests.driver.events import DEAD_RANK, EVENTS, bounded, recovery
 from tests.driver.load import Load, load
 from tests.driver.pairs import Pair
 from tests.driver.sparks import current, until
@@ -22,47 +19,12 @@ HEARD = r"ss -tinH '( sport = :29500 or dport = :29500 )' | grep -qE 'lastrcv:[0
 
 pytestmark = pytest.mark.usefixtures("with_standbys")
 
-# Seconds until two supervisors have found each other, at the worst.
-GREETED = peer_link.GREETING + peer_link.RETRY
-# How much longer a start or a boot may take than when it was measured, as others use the machine
-# as well. What notices an event too late takes tens of seconds more.
-BUSY_START, BUSY_BOOT = 4, 2
-
-
-@pytest.fixture(scope="module")
-def start(serving: Pair) -> float:
-    """Seconds of a plain start of both engines, up to an answer."""
-    return plain_start(serving)
-
-
-@pytest.fixture(scope="module")
-def boot(serving: Pair) -> float:
-    """Seconds of a reboot."""
-    begun = time.monotonic()
-    serving.worker.reboot()
-    seconds = time.monotonic() - begun
-    serving.wait_serving()
-    return seconds
-
-
-@pytest.fixture(scope="module")
-def noticed(serving: Pair) -> dict[str, float]:
-    """Seconds until the product has noticed, by its own timers, and starts again."""
-    unit = f"/opt/qwen36/releases/{current(serving.head)}/unit.json"
-    step = json.loads(serving.head.run(f"cat {unit}").stdout)["longest_step"]
-    hang = probe.found_within(probe.patience(step))
-    pause = serving.head.run(f"systemctl show -P RestartUSec {serving.unit()}").stdout
-    restart = float(pause.strip().removesuffix("s"))
-    signs = {"end": 0.0, "silence": peer_link.SILENCE, "hang": hang}
-    return {sign: seconds + restart for sign, seconds in signs.items()}
-
 
 @pytest.mark.parametrize("name", EVENTS)
 def test_both_restart_by_themselves(
     serving: Pair,
     start: float,
-    boot: float,
-    noticed: dict[str, float],
+    boot: Callable[[], float],
     name: str,
     record_property: Callable[[str, object], None],
 ) -> None:
@@ -71,14 +33,8 @@ def test_both_restart_by_themselves(
         seconds = recovery(serving, event.strike)
     # What comes meanwhile waits at the door.
     assert seen.unread == []
-    rest = noticed[event.sign] + GREETED + (BUSY_BOOT * boot if event.boots else 0)
-    if seconds > rest + BUSY_START * start:
-        # The machine may have become busier since.
-        start = plain_start(serving)
-    bound = rest + BUSY_START * start
-    measured = f"{seconds:.0f} s of at most {bound:.0f} s; a plain start: {start:.0f} s"
+    measured = bounded(serving, event.fault, seconds, start, boot)
     record_property("measured", f"{name}: {measured}; {len(seen.failed)} answers broke off")
-    assert seconds <= bound
 
 
 def test_a_dead_rank_is_followed_by_both_standbys(serving: Pair) -> None:

@@ -15,6 +15,16 @@ PATIENCE = 60
 # Between SIGKILL and the end of a process.
 GOODBYE = 5
 SYSFS = Path("/sys/class/infiniband")
+# Of a ring without a switch: a device of either cable reaches one neighbor only. NVIDIA's own test
+# sets the first (dgx-spark-playbooks, spark_cluster_setup.py); sparkrun all four, and its owners
+# serve so (spark-arena/sparkrun#157, #174). Devices that are merged, or a plugin in the place of
+# NCCL's own transport, do not look for the one of the right subnet.
+RING = {
+    "NCCL_IB_SUBNET_AWARE_ROUTING": "1",
+    "NCCL_IB_MERGE_NICS": "0",
+    "NCCL_NET_PLUGIN": "none",
+    "NCCL_CROSS_NIC": "1",
+}
 
 
 class Container:
@@ -133,7 +143,9 @@ def fabric_environment(
     """Return what makes NCCL, gloo and vLLM of a rank use the fabric, and warnings for people.
 
     Args:
-        found: address -> interface, twin A first.
+        found: address -> interface, twin A first; in a ring, those of both cables. All Sparks of
+            a group reach the first one, also in a ring: nothing meets on the LAN, where anybody
+            could join in.
     """
     (address, first), *_ = found.items()
     names = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "UCX_NET_DEVICES")
@@ -150,6 +162,7 @@ def fabric_environment(
         "NCCL_IB_DISABLE": "0",
         "NCCL_IGNORE_CPU_AFFINITY": "1",
         "RDMA_OPTIONS": " ".join([f"--device {verbs(port)}" for port in usable.values()]),
+        **(RING if len(found) > 2 else {}),
     }
     # NCCL takes one index for all devices; where they differ it finds its own.
     if len(indexes) == 1 and (index := indexes.pop()) is not None:

@@ -1,17 +1,16 @@
-"""The link: one TLS session between the supervisors of a pair, over the fabric.
+"""The links: a TLS session over the fabric between a group's head and each of its workers.
 
-Each side shows its own certificate and accepts only the peer's. Lines of JSON; the first says who
-is there, the second whether that is welcome, then one a second, so that silence means something.
+Each side shows its own certificate and accepts only those of the group. Lines of JSON; the first
+says who is there, the second whether that is welcome, then one a second, so that silence means
+something. Workers have no links among them: the head's end is the end of all.
 """
 
 import asyncio
 import json
-import socket
 import ssl
 import time
-from asyncio import StreamReader, StreamReaderProtocol, StreamWriter
-from collections.abc import Callable
-from contextlib import ExitStack
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,59 +26,58 @@ BEAT = 1.0
 SILENCE = 30.0
 # Without a word for so long, what does not come from the engine may be the fabric's fault.
 QUIET = 3.0
-# Different words that the other side may say; its programs know five.
+# Different words that the other side may say; its programs know six.
 WORDS = 20
 RETRY = 1.0
 # Of a connection, TLS and both greetings together.
 GREETING = 5.0
 
-_REMEDY = "run Sparkwright for both"
-_IP_FREEBIND = 15
+REMEDY = "run Sparkwright for all of them"
 
 
 class RefusedError(Exception):
-    """One of the two does not want this session."""
+    """One of the two Sparks does not want this session."""
 
 
 @dataclass(frozen=True)
-class Pair:
-    """The identity of this Spark, and that of the other one.
+class Group:
+    """The identity of this Spark, and those of the others.
 
     Attributes:
-        sparks, addresses: name and fabric address of both, in rank order.
+        sparks, addresses: name and fabric address of each, in rank order.
+        head_rests: requests start the head, for which this worker may wait for days.
     """
 
     root: Path
     release: str
     rank: int
-    sparks: tuple[str, str]
-    addresses: tuple[str, str]
+    sparks: tuple[str, ...]
+    addresses: tuple[str, ...]
+    head_rests: bool = False
 
     @property
-    def peer(self) -> str:
-        """Name of the other Spark."""
-        return self.sparks[1 - self.rank]
+    def linked(self) -> range:
+        """The ranks to which this one has a link: a head's workers, a worker's head."""
+        return range(1) if self.rank else range(1, len(self.sparks))
 
     @property
     def hello(self) -> dict[str, Any]:
         """The first words of this side."""
         return {"release": self.release, "spark": self.sparks[self.rank], "rank": self.rank}
 
-    def objection(self, hello: dict[str, Any]) -> str | None:
-        """Return what is wrong with the other side's first line."""
-        release = hello.get("release")
-        who, rank = hello.get("spark"), hello.get("rank")
-        if (who, rank) != (self.peer, 1 - self.rank):
-            return (
-                f"found {who} with rank {rank}, expected {self.peer} with rank {1 - self.rank}: "
-                f"{_REMEDY}"
-            )
+    def objection(self, hello: dict[str, Any], rank: int) -> str | None:
+        """Return what is wrong with the first line of the Spark of a rank."""
+        release, peer = hello.get("release"), self.sparks[rank]
+        found = hello.get("spark"), hello.get("rank")
+        if found != (peer, rank):
+            said = f"found {found[0]} with rank {found[1]}"
+            return f"{said}, expected {peer} with rank {rank}: {REMEDY}"
         if release != self.release:
-            return f"{self.peer} runs release {release}, this Spark {self.release}: {_REMEDY}"
+            return f"{peer} runs release {release}, this Spark {self.release}: {REMEDY}"
         return None
 
     def tls(self) -> ssl.SSLContext:
-        """Read the key and both certificates, which a deploy may have changed since.
+        """Read the key and the certificates, which a deploy may have changed since.
 
         Raises:
             OSError: a file is missing, or is not what it should be.
@@ -123,7 +121,7 @@ class Link:
         """End the session; what was said still goes out, if the other side takes it."""
         for task in self._tasks:
             task.cancel()
-        await _close(self._writer)
+        await close(self._writer)
 
     async def _beat(self) -> None:
         while True:
@@ -160,78 +158,77 @@ class Link:
             self.lost.set_result(reason)
 
 
-async def join(pair: Pair, show: Callable[[str], None]) -> Link:
-    """Return a session with the other Spark, however long that takes; show why it takes long."""
+class Links:
+    """The links of a group's Spark: a head's to all of its workers, or a worker's to its head."""
 
-    def waiting(reason: str) -> None:
-        show(f"waiting for {pair.peer} at {pair.addresses[1 - pair.rank]}: {reason}")
+    def __init__(self, links: Iterable[Link]) -> None:
+        self._links = tuple(links)
 
-    waiting("nothing heard yet; there, `systemctl status 'vllm@*'` tells why")
-    listener = None
-    with ExitStack() as stack:
-        while True:
-            try:
-                if pair.rank:
-                    return await _call(pair)
-                listener = listener or stack.enter_context(_listener(pair.addresses[0]))
-                return await _answer(pair, listener)
-            except (OSError, ValueError, RefusedError) as error:
-                waiting(_why(error))
-            await asyncio.sleep(RETRY)
+    def say(self, word: str, reason: str = "") -> None:
+        """Send a word to each; "end" is the last."""
+        for link in self._links:
+            link.say(word, reason)
+
+    async def all_say(self, word: str) -> None:
+        """Return when each has said a word."""
+        for link in self._links:
+            await link.heard(word).wait()
+
+    def have_said(self, word: str) -> bool:
+        """Tell whether one of them has said a word."""
+        return any(link.heard(word).is_set() for link in self._links)
+
+    async def one_says(self, word: str) -> str:
+        """Return the name of the first that says a word."""
+
+        async def name(link: Link) -> str:
+            await link.heard(word).wait()
+            return link.peer
+
+        return await _first(map(name, self._links))
+
+    async def one_ends(self) -> str:
+        """Return whose link ends first, and why."""
+
+        async def name(link: Link) -> str:
+            return f"{link.peer}: {await asyncio.shield(link.lost)}"
+
+        return await _first(map(name, self._links))
+
+    @property
+    def quiet(self) -> bool:
+        """Tell whether nothing has come from one of them for a while."""
+        return any(link.quiet for link in self._links)
+
+    async def close(self) -> None:
+        """End all sessions, as `Link.close`."""
+        await asyncio.gather(*(link.close() for link in self._links))
 
 
-async def _call(pair: Pair) -> Link:
-    head, own = pair.addresses
-    async with asyncio.timeout(GREETING):
-        streams = await asyncio.open_connection(
-            head, PORT, ssl=pair.tls(), local_addr=(own, 0), ssl_shutdown_timeout=1
-        )
-        return await _greet(pair, *streams)
-
-
-async def _answer(pair: Pair, listener: socket.socket) -> Link:
-    loop = asyncio.get_running_loop()
-    while True:
-        connection, (address, _) = await loop.sock_accept(listener)
-        if address == pair.addresses[1]:
-            break
-        connection.close()
-    async with asyncio.timeout(GREETING):
-        reader = StreamReader()
-        protocol = StreamReaderProtocol(reader)
-        transport, _ = await loop.connect_accepted_socket(
-            lambda: protocol, connection, ssl=pair.tls(), ssl_shutdown_timeout=1
-        )
-        return await _greet(pair, reader, StreamWriter(transport, protocol, reader, loop))
-
-
-def _listener(address: str) -> socket.socket:
-    listener = socket.socket()
+async def _first(ways: Iterable[Coroutine[Any, Any, str]]) -> str:
+    """Return what the first of them returns, and drop the others."""
+    tasks = [asyncio.create_task(way) for way in ways]
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # The address comes and goes with the cable.
-        listener.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
-        listener.bind((address, PORT))
-        listener.listen()
-        listener.setblocking(False)
-    except OSError:
-        listener.close()
-        raise
-    return listener
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return done.pop().result()
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
-async def _greet(pair: Pair, reader: StreamReader, writer: StreamWriter) -> Link:
+async def greet(group: Group, rank: int, reader: StreamReader, writer: StreamWriter) -> Link:
+    """Return a session that both sides want; a RefusedError tells that one of them does not."""
     try:
-        writer.write(_line(pair.hello))
-        objection = pair.objection(await _read(reader))
+        writer.write(_line(group.hello))
+        objection = group.objection(await _read(reader), rank)
         writer.write(_line({"objection": objection}))
         theirs = (await _read(reader)).get("objection")
         if objection or theirs:
             raise RefusedError(objection or f"it refuses this Spark: {str(theirs)[:300]}")
     except BaseException:
-        await _close(writer)
+        await close(writer)
         raise
-    return Link(pair.peer, reader, writer)
+    return Link(group.sparks[rank], reader, writer)
 
 
 async def _read(reader: StreamReader) -> dict[str, Any]:
@@ -251,32 +248,10 @@ def _line(content: dict[str, Any]) -> bytes:
     return json.dumps(content).encode() + b"\n"
 
 
-async def _close(writer: StreamWriter) -> None:
+async def close(writer: StreamWriter) -> None:
     writer.close()
     try:
         async with asyncio.timeout(2):
             await writer.wait_closed()
     except OSError:
         writer.transport.abort()
-
-
-def _why(error: Exception) -> str:
-    """Say in words for people why there is no session yet."""
-    match error:
-        case ssl.SSLCertVerificationError():
-            return f"it shows a certificate other than the pinned one: {_REMEDY}"
-        case ssl.SSLError() if "ALERT" in (error.reason or ""):
-            return f"it does not accept this Spark's certificate: {_REMEDY}"
-        case ssl.SSLError():
-            return f"TLS: {error}: {_REMEDY}"
-        case FileNotFoundError():
-            return f"secrets/link.key, link/own.crt or link/peer.crt is missing: {_REMEDY}"
-        case ConnectionRefusedError():
-            return "its engine is not started (connection refused)"
-        case TimeoutError():
-            return "no answer"
-        case OSError():
-            return error.strerror or str(error)
-        case ValueError():
-            return f"it does not speak as a supervisor does ({error})"
-    return str(error)

@@ -3,8 +3,8 @@
 ROOT/manifests/turns.json is there where they do. Whoever needs a place writes RELEASE.asks, waits
 for RELEASE.go, and keeps the place until both are gone; files/host/engine/turns gives it.
 
-A pair's head gets its place with its start. Its worker runs always, and asks for RELEASE.worker
-once the head has come; RELEASE.worker.back asks for it back, and so does RELEASE.back at the head.
+A group's head gets its place with its start. Its workers run always, and ask for RELEASE.worker
+once all have come; RELEASE.worker.back asks for it back, and so does RELEASE.back at the head.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from host.common.atomic import replace
 from host.common.seat import seat_of
 
 if TYPE_CHECKING:
-    from host.engine.peer_link import Link
+    from host.engine.peer_link import Links
 
 # It ends with the boot, as every engine does.
 RUN = Path("/run/sparkwright")
@@ -34,14 +34,18 @@ LOOK = 1.0
 def on_demand(root: Path) -> bool:
     """Tell whether requests start the engines of the seat whose folder this is: none boots.
 
-    The worker of a pair does, and waits for its head.
+    A worker of a group does, and waits for its head.
     """
+    return any(each["on_demand"] and not each["rank"] for each in _seat(root))
+
+
+def _seat(root: Path) -> list[dict[str, Any]]:
+    """Return what the plan of turns has of the seat whose folder this is; nothing without one."""
     try:
         replicas = json.loads((root / MANIFEST).read_text("utf-8"))["replicas"].values()
-        own = [each for each in replicas if each["seat"] == seat_of(root)]
-        return any(each["on_demand"] and not each["rank"] for each in own)
+        return [each for each in replicas if each["seat"] == seat_of(root)]
     except FileNotFoundError:
-        return False
+        return []
 
 
 class PlaceError(Exception):
@@ -93,12 +97,18 @@ class Room:
             path.unlink(missing_ok=True)
 
 
-class PairRoom:
-    """The places of a pair's engines, as the supervisor of one of them knows them."""
+class GroupRoom:
+    """The places of a group's engines, as the supervisor of one of them knows them."""
 
     def __init__(self, root: Path, release: str, rank: int) -> None:
-        self._switch, self._is_worker = Room(root, release), bool(rank)
+        self._root, self._is_worker = root, bool(rank)
+        self._switch = Room(root, release)
         self._own = Room(root, f"{release}.worker")
+
+    @property
+    def head_rests(self) -> bool:
+        """Tell whether requests start this worker's head, so that it may wait for it for days."""
+        return self._is_worker and any(each["on_demand"] for each in _seat(self._root))
 
     async def take(self) -> None:
         """Wait for a worker's place; its head waits for that, and the head's loop bounds it."""
@@ -109,12 +119,12 @@ class PairRoom:
             self._own.ask()
             await asyncio.sleep(LOOK)
 
-    async def pass_on(self, link: Link) -> NoReturn:
-        """Tell the head's loop when the worker's Spark needs its place."""
+    async def pass_on(self, links: Links) -> NoReturn:
+        """Tell the head's loop when a worker's Spark needs its place."""
         while True:
             if self._is_worker and self._own.back.exists():
-                link.say("back")
-            elif not self._is_worker and link.heard("back").is_set():
+                links.say("back")
+            elif not self._is_worker and links.have_said("back"):
                 with suppress(OSError):
                     self._switch.back.touch()
             await asyncio.sleep(LOOK)

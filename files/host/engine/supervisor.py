@@ -1,7 +1,7 @@
-"""engine ROOT RELEASE: run one release's engine, from the wait for its peer to its end.
+"""engine ROOT RELEASE: run one release's engine, from the wait for its peers to its end.
 
-One program for one Spark and for a pair, whose two supervisors hold a link: both engines start, and
-none outlives the other. Each run of this program is one run of the engine; systemd starts the next.
+One program for one Spark and for a group, whose supervisors hold links: all engines start, and none
+outlives another. Each run of this program is one run of the engine; systemd starts the next.
 
 Exit status: 0 stopped on purpose; 1 ended; 2 it would end in the same way again, for vLLM refuses
 its command line, or the release is not there; 3 this Spark went down hard twice within an hour.
@@ -23,10 +23,11 @@ from host.common import probe, starts
 from host.common.command_line import words
 from host.common.log import log, notify, show
 from host.common.seat import place
-from host.engine import peer_link
 from host.engine.container import Container, docker, fabric_environment, netdevs
 from host.engine.crash_guard import CrashGuard, boot_id
-from host.engine.places import PairRoom
+from host.engine.meeting import join
+from host.engine.peer_link import Group, Links
+from host.engine.places import GroupRoom
 from host.engine.standby import VALUE, Standby
 
 PING = 5.0
@@ -79,15 +80,16 @@ class Supervisor:
         self._keep = folder / "keep"
         self._crashes = CrashGuard(root, release, boot_id())
         self._stop_requested = asyncio.Event()
-        self._link: peer_link.Link | None = None
-        self._pair: peer_link.Pair | None = None
-        self._place = PairRoom(root, release, self._unit["rank"])
+        self._links: Links | None = None
+        self._group: Group | None = None
+        self._place = GroupRoom(root, release, self._unit["rank"])
         self._is_worker = bool(self._unit["rank"])
         self._begun, self._serves, self._kind = 0.0, False, "serving"
         if self._unit["fabric"]:
             addresses = tuple(twins[0] for twins in self._unit["fabric"])
             sparks = tuple(self._unit["sparks"])
-            self._pair = peer_link.Pair(root, release, self._unit["rank"], sparks, addresses)
+            rests = self._place.head_rests
+            self._group = Group(root, release, self._unit["rank"], sparks, addresses, rests)
 
     async def run(self) -> int:
         """Run the engine to its end; return the exit status."""
@@ -104,8 +106,8 @@ class Supervisor:
                 await self._drain()
         finally:
             show(reason if end.status == 3 else f"engine ended: {reason}")
-            if self._link:
-                self._link.say("end", reason)
+            if self._links:
+                self._links.say("end", reason)
             if self._stop_requested.is_set():
                 await self._standby.remove()
             problem = await self._container.remove() if self._container.begun else None
@@ -115,8 +117,8 @@ class Supervisor:
             else:
                 self._crashes.clear()
                 self._place.give_up()
-            if self._link:
-                await self._link.close()
+            if self._links:
+                await self._links.close()
             if self._begun and not self._serves and not isinstance(end, StopError):
                 await self._keep_start(end.word)
             pings.cancel()
@@ -143,7 +145,7 @@ class Supervisor:
         while problem := await self._container.remove():
             show(f"waiting for Docker to remove the last container: {problem}")
             await asyncio.sleep(RETRY)
-        if not self._pair:
+        if not self._group:
             await self._serve({})
             return
         while missing := set(self._addresses) - set(await self._netdevs()):
@@ -152,14 +154,14 @@ class Supervisor:
         while await _run("iptables", "-w", "-C", "INPUT", "-j", "SPARKWRIGHT"):
             show("waiting for the fabric's firewall: systemctl restart fabric-guard")
             await asyncio.sleep(RETRY)
-        self._link = await peer_link.join(self._pair, show)
+        self._links = await join(self._group, show)
         found = await self._netdevs()
         if missing := set(self._addresses) - set(found):
             raise EndError(f"{' and '.join(sorted(missing))} went away: is the cable in?")
         environment, warnings = fabric_environment(found)
         for warning in warnings:
             log(f"warning: {warning}")
-        passes = self._place.pass_on(self._link)
+        passes = self._place.pass_on(self._links)
         await first(self._peer_ends(), self._peer_stops(), passes, self._serve(environment))
 
     async def _serve(self, environment: dict[str, str]) -> None:
@@ -168,8 +170,8 @@ class Supervisor:
         self._begun = time.monotonic()
         if self._unit["unified"]:
             await _run("sh", "-c", _DROP_CACHES)
-        if self._link and not self._is_worker:
-            await self._link.heard("started").wait()
+        if self._links and not self._is_worker:
+            await self._links.all_say("started")
         try:
             await asyncio.to_thread(self._crashes.mark)
         except OSError as error:
@@ -183,9 +185,9 @@ class Supervisor:
 
     async def _answer(self, environment: dict[str, str]) -> None:
         """Say when the engine serves, and when it no longer does; for a worker the head knows."""
-        if self._link and self._is_worker:
-            self._link.say("started")
-            await self._link.heard("serving").wait()
+        if self._links and self._is_worker:
+            self._links.say("started")
+            await self._links.all_say("serving")
         else:
             most = self._unit["start_timeout"]
             seconds = starts.bound(self._root, self._release, LEAST, most)
@@ -205,10 +207,10 @@ class Supervisor:
         await first(self._standby.keep(environment), self._watch())
 
     async def _watch(self) -> NoReturn:
-        if self._link and self._is_worker:
+        if self._links and self._is_worker:
             await asyncio.Event().wait()
-        if self._link:
-            self._link.say("serving")
+        if self._links:
+            self._links.say("serving")
         step = self._unit["longest_step"]
         raise EndError(await probe.watch(self._engine, step, self._fabric_is_silent))
 
@@ -222,7 +224,7 @@ class Supervisor:
 
     def _fabric_is_silent(self) -> bool:
         """Tell whether ranks may wait for a fabric that comes back: how long, the link decides."""
-        return bool(self._link and self._link.quiet)
+        return bool(self._links and self._links.quiet)
 
     async def _container_ends(self) -> NoReturn:
         status = await self._container.ended()
@@ -235,23 +237,21 @@ class Supervisor:
         raise StopError("it was stopped", 0)
 
     async def _peer_ends(self) -> NoReturn:
-        assert self._link
-        lost = await asyncio.shield(self._link.lost)
-        raise EndError(f"{self._link.peer}: {lost}", word="peer")
+        assert self._links
+        raise EndError(await self._links.one_ends(), word="peer")
 
     async def _peer_stops(self) -> NoReturn:
-        assert self._link
-        await self._link.heard("stopping").wait()
-        raise StopError(f"{self._link.peer}: it was stopped")
+        assert self._links
+        raise StopError(f"{await self._links.one_says('stopping')}: it was stopped")
 
     async def _drain(self) -> None:
-        """Let the head answer what is in flight: that takes both engines and the link."""
+        """Let the head answer what is in flight: that takes all engines and links."""
         seconds = self._unit["stop_timeout"]
-        if self._link and self._is_worker:
-            self._link.say("stopping")
-            await first(asyncio.shield(self._link.lost), asyncio.sleep(seconds + DRAIN_MARGIN))
-        elif self._link:
-            await first(asyncio.shield(self._link.lost), self._container.stop(seconds))
+        if self._links and self._is_worker:
+            self._links.say("stopping")
+            await first(self._links.one_ends(), asyncio.sleep(seconds + DRAIN_MARGIN))
+        elif self._links:
+            await first(self._links.one_ends(), self._container.stop(seconds))
         else:
             await self._container.stop(seconds)
 

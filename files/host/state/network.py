@@ -1,17 +1,28 @@
-"""The network between the two Sparks of a pair: interfaces, settings, RDMA devices, identity."""
+"""The network between the Sparks of a group: interfaces, settings, RDMA devices, identity."""
 
 import json
 import os
 import re
+import select
 import shutil
+import socket
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from host.state.placed import path_state
 from host.state.readers import UnknownError, names, output, run, text, word
 
 _SYS = "/sys/class"
+# ARP: its type of frame; frame type, kinds and lengths of its addresses, Ethernet's and IPv4's.
+_ARP, _FRAME = 0x0806, 128
+_ARP_HEAD = b"\x08\x06\x00\x01\x08\x00\x06\x04"
+# Seconds for the answers to each question, of which the first may be lost, as a port has just found
+# its link; and the most answers that are kept of an interface.
+_ANSWERS, _TIMES, _MOST = 0.5, 4, 64
+# By its socket, an interface and what is asked there.
+_Asked = dict[socket.socket, tuple[str, list[bytes]]]
 _NETPLAN = ("/etc/netplan", "/run/netplan", "/usr/lib/netplan")
 _PROFILES = "/etc/NetworkManager/system-connections"
 # A secret ends with its line, or with its entry in braces.
@@ -138,6 +149,42 @@ def _reach(netdev: str, address: str, mtu: int) -> dict[str, Any]:
         "small": small,
         "mac": next((each["lladdr"] for each in known if "lladdr" in each), "-"),
     }
+
+
+def neighbors(netdevs: Sequence[str], addresses: Sequence[str]) -> dict[str, Any]:
+    """Return the MAC addresses that answer at each interface which is asked for some addresses.
+
+    By ARP, which needs no address of one's own. A machine that comes from the factory answers for
+    all of its addresses by any interface, one whose twins are kept apart by that which has it.
+    """
+    heard: dict[str, set[str]] = {}
+    with ExitStack() as stack:
+        asked: _Asked = {}
+        for netdev in netdevs:
+            with suppress(OSError):  # It is missing, or off.
+                line = stack.enter_context(socket.socket(socket.AF_PACKET, socket.SOCK_RAW))
+                line.bind((netdev, _ARP))
+                own = bytes.fromhex(word(f"{_net(netdev)}/address").replace(":", ""))
+                head = b"\xff" * 6 + own + _ARP_HEAD + b"\x00\x01" + own + bytes(4) + bytes(6)
+                asked[line] = netdev, [head + socket.inet_aton(each) for each in addresses]
+                heard[netdev] = set()
+        for _ in range(_TIMES if asked else 0):
+            for line, (_, questions) in asked.items():
+                for question in questions:
+                    with suppress(OSError):  # It has gone away.
+                        line.send(question)
+            _answers(asked, heard)
+    return {"heard": {netdev: sorted(found) for netdev, found in heard.items()}}
+
+
+def _answers(asked: _Asked, heard: dict[str, set[str]]) -> None:
+    """Take what comes in a while, of replies who has sent them."""
+    end = time.monotonic() + _ANSWERS
+    while (left := end - time.monotonic()) > 0:
+        for line in select.select([*asked], [], [], left)[0]:
+            answer, found = line.recv(_FRAME), heard[asked[line][0]]
+            if answer[14:22] == _ARP_HEAD[2:] + b"\x00\x02" and len(found) < _MOST:
+                found.add(answer[22:28].hex(":"))
 
 
 def write_bandwidth(

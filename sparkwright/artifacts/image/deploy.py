@@ -10,9 +10,10 @@ from pyinfra.api.command import PyinfraCommand
 
 from sparkwright.artifacts.jobs.deploy import follow, put_manifest, reason, start
 from sparkwright.common.errors import PlanError
-from sparkwright.common.operations import differs, failing, is_looking
+from sparkwright.common.operations import differs, failing, is_looking, spark_name
 from sparkwright.common.part import Ask, Bounded, Part
 from sparkwright.common.ports import IMAGE_PORT
+from sparkwright.declared.fleet.fabric_plan import source_of, takers_of
 from sparkwright.declared.recipe.build import build_files
 from sparkwright.declared.recipe.values import ImageBuild
 from sparkwright.machine.host.operations.bundle import send
@@ -21,7 +22,7 @@ from sparkwright.plan.release.lock import image_key
 from sparkwright.plan.release.registry_login import RegistryLogin, login_of, mirrored, registry_of
 from sparkwright.plan.release.release import Release, repository
 from sparkwright.run.state import read
-from sparkwright.run.target import Target, seats
+from sparkwright.run.target import Target, seats, target_of
 
 COPY = "image-copy"
 
@@ -44,7 +45,7 @@ class ImageState(Part):
 
 
 def reads(own: Target) -> Iterator[Ask[Any]]:
-    """Yield what these steps, and those of the other Spark of a pair, ask of a Spark."""
+    """Yield what these steps, and those of its group's other Sparks, ask of a Spark."""
     yield from (ask_image(seat.release.images) for seat in own.seats if seat.release)
 
 
@@ -52,7 +53,8 @@ def reads(own: Target) -> Iterator[Ask[Any]]:
 def apply() -> None:
     """Get the image of the release that the Spark should serve.
 
-    The head of a pair pulls or builds it, and offers it to its worker over the fabric.
+    The head of a group pulls or builds it; then, in rounds, each Spark that has it offers it to
+    another one over the fabric.
     """
     for own in seats():
         if own.release:
@@ -60,7 +62,7 @@ def apply() -> None:
 
 
 def _image(own: Target, served: Release) -> None:
-    key, build, other = image_key(served.recipe), served.recipe.build, own.peer
+    key, build = image_key(served.recipe), served.recipe.build
     mirrors, locked = own.settings.registry_mirrors, own.lock.images[key]
     about: dict[str, Any] = {"root": served.root, "references": served.images}
     if own.is_head and own.bundle:
@@ -75,20 +77,28 @@ def _image(own: Target, served: Release) -> None:
             files=build_files(build),
         )
     elif own.is_head:
-        source = mirrored(served.images[0], mirrors)
-        image(name="Engine image", **about, source=source, size=locked.size)
-    if own.fabric is None or other is None:
+        name = mirrored(served.images[0], mirrors)
+        image(name="Engine image", **about, source=name, size=locked.size)
+    if own.fabric is None:
         return
-    if own.is_head:
-        offered_image(name="Engine image for the worker", **about, peer=other)
-    # On both Sparks, as an operation of the worker alone would not wait for the head's.
-    copied_image(
-        name="Engine image from the head",
-        root=served.root,
-        references=() if own.is_head else served.images,
-        address=own.fabric.peer_addresses[0],
-        head=other,
-    )
+    hosts = {target_of(each).spark: each for each in own.peers}
+    ranks, rank = own.ranks, own.ranks.index(own.spark)
+    for turn in range((len(ranks) - 1).bit_length()):
+        given = [
+            ranks[each] for each in takers_of(rank, len(ranks)) if each.bit_length() == turn + 1
+        ]
+        source = ranks[source_of(rank)] if rank.bit_length() == turn + 1 else None
+        # On all Sparks, as an operation of some would not wait for the others'.
+        offered_image(
+            name="Engine image for another Spark", **about, peer=hosts[given[0]] if given else None
+        )
+        copied_image(
+            name="Engine image from another Spark",
+            root=served.root,
+            references=served.images if source else (),
+            address=own.fabric.of(source).addresses[0] if source else "",
+            source=hosts[source] if source else None,
+        )
 
 
 @operation()
@@ -129,15 +139,17 @@ def built_image(
 
 
 @operation()
-def offered_image(root: str, references: Sequence[str], peer: Host) -> Generator[PyinfraCommand]:
-    """Offer an image to the other Spark of a pair, while that lacks it.
+def offered_image(
+    root: str, references: Sequence[str], peer: Host | None
+) -> Generator[PyinfraCommand]:
+    """Offer an image to another Spark of a group, if any, while that lacks it.
 
     What offers it ends by itself: files/host/network/fabric/fabric-image@.service.
     """
-    if _has(peer, references, host):
-        host.noop("the other Spark has the image")
+    if peer is None or _has(peer, references, host):
+        host.noop("nobody lacks it who would copy it from here")
         return
-    differs(f"image {references[0]}", "on the other Spark too", "here alone")
+    differs(f"image {references[0]}", f"on {spark_name(peer)} too", "only elsewhere")
     yield StringCommand(
         *("docker image inspect --format '{{.Id}}'", *map(QuoteString, references)),
         *("2>/dev/null | head -n 1 >", QuoteString(f"{root}/manifests/fabric-image")),
@@ -147,17 +159,17 @@ def offered_image(root: str, references: Sequence[str], peer: Host) -> Generator
 
 @operation()
 def copied_image(
-    root: str, references: Sequence[str], address: str, head: Host
+    root: str, references: Sequence[str], address: str, source: Host | None
 ) -> Generator[PyinfraCommand]:
-    """Copy an image that the other Spark of a pair offers at an address; none without references.
+    """Copy an image that another Spark offers at an address; none without references.
 
     Where Docker has the image already, nothing is copied.
     """
     if not references:
-        host.noop("it is copied from here")
+        host.noop("others copy it")
         return
     orders = {"images": [*references], "source": [address, IMAGE_PORT]}
-    yield from _have(root, references, COPY, orders, head=head)
+    yield from _have(root, references, COPY, orders, source=source)
 
 
 @operation()
@@ -187,17 +199,17 @@ def _have(
     job: str,
     orders: dict[str, Any],
     before: Iterable[PyinfraCommand] = (),
-    head: Host | None = None,
+    source: Host | None = None,
 ) -> Generator[PyinfraCommand, None, bool]:
     """Yield the commands that get the image by a job, and return whether that brought it."""
-    if _has(host, references, head):
+    if _has(host, references, source):
         host.noop(f"Docker has {references[0]}")
         return False
     if fault := read(host, ask_image(references)).fault:
         yield failing(f"{fault}. Start it: sudo systemctl start docker")
         return False
-    if head:
-        there = _found(head, references)
+    if source:
+        there = _found(source, references)
         # A built image is in no lock, and the cable is not trusted: the id comes by SSH.
         ids = [there.id] if there and _is_built(references) else [*references]
         orders |= {"size": there.size if there else 0, "ids": ids}
@@ -211,7 +223,7 @@ def _have(
     yield from put_manifest(root, job, job, json.dumps(orders) + "\n")
     yield _start_with(job, login) if login else start(job)
     last = yield from follow(root, [job])
-    if not _has(host, references, head):
+    if not _has(host, references, source):
         yield failing(reason(job, last[job]))
         return False
     return True
@@ -239,16 +251,16 @@ def _found(spark: Host, references: Sequence[str]) -> EngineImage | None:
     return read(spark, ask_image(references)).image
 
 
-def _has(spark: Host, references: Sequence[str], head: Host | None) -> bool:
+def _has(spark: Host, references: Sequence[str], source: Host | None) -> bool:
     """Tell whether a Spark has an image.
 
-    Two builds of the same inputs differ in their bits: a worker's built image counts only if its
-    head has the same one.
+    Two builds of the same inputs differ in their bits: a built image counts only if it is the
+    source's own.
     """
     found = _found(spark, references)
-    if found is None or head is None or not _is_built(references):
+    if found is None or source is None or not _is_built(references):
         return found is not None
-    there = _found(head, references)
+    there = _found(source, references)
     return there is not None and there.content == found.content
 
 

@@ -1,6 +1,6 @@
 """Weights: the Hub's token, and the checkpoints that a Spark should serve, as the lock has them."""
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -23,7 +23,7 @@ from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.ports import IMAGE_PORT, SHARE_PORT
 from sparkwright.common.render import unit_file
 from sparkwright.common.terminal import plain
-from sparkwright.declared.fleet.fabric_plan import FabricPlan
+from sparkwright.declared.fleet.fabric_plan import FabricPlan, source_of, takers_of
 from sparkwright.machine.host.operations.bundle import send
 from sparkwright.machine.host.operations.files import hub_token
 from sparkwright.machine.host.operations.services import service
@@ -55,8 +55,8 @@ def reads(own: Target) -> Iterator[Ask[Any]]:
 def apply() -> None:
     """Have each checkpoint in its folder; `--data weights=verify` hashes every file anew.
 
-    The head of a replica fetches them from the hub, or has them sent from a bundle; the worker of a
-    pair copies them from its head over the fabric.
+    The head of a replica fetches them from the hub, or has them sent from a bundle; the others of a
+    group copy them over the fabric, from it and from one another.
     """
     for own in seats():
         if own.release:
@@ -73,23 +73,27 @@ def _weights(own: Target, served: Release) -> None:
         weights(name="Checkpoints", root=root, checkpoints=checkpoints)
     if plan is None:
         return
-    if own.is_head:
+    rank = own.ranks.index(own.spark)
+    if takers_of(rank, len(own.ranks)):
         service(
             name="Share on the fabric",
             unit="fabric-share.socket",
             entries=[*program_files(root), *share_units(root, plan)],
         )
-    # On both: an operation of the worker alone would not wait for the head's.
+    # Who copies while it is copied from has each file a moment later. Where that does not go on,
+    # the head lends the rest: it has all.
+    sources = [own.ranks[each] for each in dict.fromkeys((source_of(rank), 0))] if rank else []
+    # On all: an operation of the workers alone would not wait for the head's.
     weights(
-        name="Checkpoints from the head",
+        name="Checkpoints from another Spark",
         root=root,
-        checkpoints={} if own.is_head else checkpoints,
-        share=f"http://{plan.peer_addresses[0]}:{SHARE_PORT}",
+        checkpoints=checkpoints if sources else {},
+        shares=[f"http://{plan.of(each).addresses[0]}:{SHARE_PORT}" for each in sources],
     )
 
 
 def share_units(root: str, plan: FabricPlan) -> list[ManagedFile]:
-    """Return the units by which a head offers weights, and an image, to its worker."""
+    """Return the units by which a Spark offers weights, and an image, to others of its group."""
     values = {
         "root": root,
         "address": plan.addresses[0],
@@ -114,26 +118,28 @@ def authenticate() -> None:
 
 
 @operation()
-def weights(root: str, checkpoints: Checkpoints, share: str = "") -> Generator[PyinfraCommand]:
+def weights(
+    root: str, checkpoints: Checkpoints, shares: Sequence[str] = ()
+) -> Generator[PyinfraCommand]:
     """Have every file of each checkpoint, verified by hash, and no other file beside them.
 
     A unit on the Spark fetches what is missing or wrong; one that is at work already is joined.
     While files are as they were when they were verified, nothing is read and nothing is done.
 
-    They come from what the other Spark of a pair offers at the URL `share`, or else from the bundle
-    or the hub; and, as far as they have them, from the owner's `model_folders`.
+    They come from what other Sparks of a group offer at the URLs `shares`, by preference, or else
+    from the bundle or the hub; and, as far as they have them, from the owner's `model_folders`.
     """
     if not checkpoints:
-        host.noop("they are copied from here")
+        host.noop("others copy them")
         return
     own, folders = target(), read(host, ask_folders(root, checkpoints)).folders
-    verify, bundle = own.options.weights == "verify", None if share else own.bundle
+    verify, bundle = own.options.weights == "verify", None if shares else own.bundle
     orders = {
         name: manifest_text(
             locked,
             "" if bundle else own.settings.hf_endpoint,
             places(locked.repo, name, own.settings.model_folders),
-            share=share and f"{share}/weights/{name}",
+            shares=[f"{share}/weights/{name}" for share in shares],
         )
         for name, locked in checkpoints.items()
     }

@@ -1,7 +1,7 @@
 """Compares a checkpoint's folder with the content that the lock requires."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from sparkwright.common.errors import Difference
@@ -38,15 +38,20 @@ class WeightFolders(Part):
 
 
 def manifest_text(
-    locked: CheckpointLock, endpoint: str = "", folders: Iterable[str] = (), *, share: str = ""
+    locked: CheckpointLock,
+    endpoint: str = "",
+    folders: Iterable[str] = (),
+    *,
+    shares: Sequence[str] = (),
 ) -> str:
     """Return the manifest of a checkpoint: its files, and where they come from.
 
-    That is the URL of the other Spark's share, or of a hub, or else a bundle; before it, folders of
+    Those are the URLs of other Sparks' shares, or of a hub, or else a bundle; before it, folders of
     the Spark.
     """
-    if share:
-        source = {"source": share}
+    source: dict[str, object]
+    if shares:
+        source = {"sources": [*shares]}
     elif endpoint:
         source = {"endpoint": endpoint, **locked.model_dump(include={"repo", "commit"})}
     else:

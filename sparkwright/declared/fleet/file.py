@@ -154,7 +154,7 @@ def _replica_problems(fleet: Fleet) -> Iterator[str]:
             if len(replica.sparks) > 1 and known and known.hardware in cardless:
                 yield (
                     f"{where}.sparks: found {spark}, of hardware class {known.hardware}, in a "
-                    f"replica of two; expected {' or '.join(able)}, which a cable can join"
+                    f"group; expected {' or '.join(able)}, which a cable can join"
                 )
         for key in () if replica.on_demand else ("pinned", "idle_minutes", "turn_seconds"):
             if replica.model_fields_set & {key}:
@@ -170,8 +170,8 @@ def _replica_problems(fleet: Fleet) -> Iterator[str]:
 def _shared_problems(fleet: Fleet, spark: str) -> Iterator[str]:
     """Yield what is wrong where a Spark is in several replicas.
 
-    A pair gives its Sparks up to others where requests start it, and its head is that of any other
-    pair. It comes first, so that it has the same seat, and its network, on both.
+    A group gives its Sparks up to others where requests start it, and its head is that of any other
+    group. It comes first, so that it has the same seat, and its network, on all of them.
     """
     names = fleet.replicas_of(spark)
     ports = {fleet.replicas[name].port for name in names}
@@ -179,16 +179,16 @@ def _shared_problems(fleet: Fleet, spark: str) -> Iterator[str]:
         own, where = fleet.replicas[name], f"replicas.{name}"
         for first, other in ((each, fleet.replicas[each]) for each in names[:place]):
             uses = f"{where}.sparks: found {spark}, which replica {first} uses; expected"
-            pairs = [each for each in (first, name) if len(fleet.replicas[each].sparks) > 1]
-            if always := [each for each in pairs if not fleet.replicas[each].on_demand]:
+            groups = [each for each in (first, name) if len(fleet.replicas[each].sparks) > 1]
+            if always := [each for each in groups if not fleet.replicas[each].on_demand]:
                 yield (
-                    f"{uses} a Spark that no other replica uses, as {always[0]} is a pair, or "
+                    f"{uses} a Spark that no other replica uses, as {always[0]} is a group, or "
                     f"on_demand: true at {' and '.join(always)}, so that they take turns"
                 )
-            elif len(pairs) > 1 and own.sparks != other.sparks:
-                yield f"{uses} {shown(other.sparks)}, as pairs that share a Spark have one head"
-            elif pairs == [name]:
-                yield f"{where}: found it after replica {first} on {spark}; expected a pair first"
+            elif len(groups) > 1 and own.sparks != other.sparks:
+                yield f"{uses} {shown(other.sparks)}, as groups that share a Spark have one head"
+            elif groups == [name]:
+                yield f"{where}: found it after replica {first} on {spark}; expected a group first"
             elif own.recipe == other.recipe:
                 yield (
                     f"{where}.recipe: found {own.recipe}, which {spark} serves as replica {first}; "
@@ -237,6 +237,6 @@ def _taken(where: str, port: int, spark: Spark | None) -> Iterator[str]:
         yield f"{found} {port}, by which pyinfra reaches the Spark (ssh_port)"
     elif port in (*PAIR_PORTS, EXPORTER_PORT):
         yield (
-            f"{found} {PAIR_PORTS[0]} to {PAIR_PORTS[-1]}, which a pair itself uses, and "
+            f"{found} {PAIR_PORTS[0]} to {PAIR_PORTS[-1]}, which a group itself uses, and "
             f"{EXPORTER_PORT}, of the node exporter"
         )

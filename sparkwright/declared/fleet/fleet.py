@@ -8,7 +8,7 @@ import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -18,6 +18,7 @@ from pydantic import AfterValidator, Field, model_validator
 from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import Model, Name, Text, matching
 from sparkwright.common.terminal import waiting_for
+from sparkwright.declared.recipe.values import COUNTS
 
 # Seconds within which the owner's command ends: a person may have to type a passphrase.
 PATIENCE = 120
@@ -119,12 +120,22 @@ class Gateway(Reached):
         return self
 
 
+def _counted(sparks: list[str]) -> list[str]:
+    """Accept as many Sparks as may serve one model together."""
+    if len(sparks) not in COUNTS:
+        raise ValueError(
+            f"{' or '.join(map(str, COUNTS))} Sparks for one model: its heads and experts do not "
+            "divide by other numbers"
+        )
+    return sparks
+
+
 class Replica(Model):
     """Sparks that serve one model together; the first is the head (rank 0)."""
 
     recipe: Text = Field(description="the name of a recipe, or the path of its file")
-    sparks: list[Text] = Field(
-        min_length=1, max_length=2, description="a list of one or two Sparks, such as [spark-a]"
+    sparks: Annotated[list[Text], AfterValidator(_counted)] = Field(
+        min_length=1, description="a list of 1, 2, 3, 4 or 8 Sparks, such as [spark-a]"
     )
     port: int = Field(default=8000, ge=1, le=65535, description="a TCP port from 1 to 65535")
     api_key: Literal["none"] | None = Field(
@@ -186,6 +197,7 @@ class Fleet:
     Attributes:
         keys_command: Words of the command that prints the API keys; none where a file has them.
         bundle: What stands for the internet, where that cannot be reached.
+        whole: All Sparks of the replicas that are without some.
     """
 
     source: Path
@@ -194,6 +206,7 @@ class Fleet:
     gateway: Gateway | None = None
     keys_command: tuple[str, ...] = ()
     bundle: FleetSource | None = None
+    whole: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def recipes(self) -> list[str]:
@@ -216,6 +229,7 @@ class Fleet:
             "api_key": replica.api_key,
             "on_demand": replica.on_demand,
             "pinned": replica.pinned,
+            **({"whole": self.whole[name]} if name in self.whole else {}),
         }
 
 

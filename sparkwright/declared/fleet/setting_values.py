@@ -27,9 +27,8 @@ _FOLDER = re.compile(r"(/(?!\.\.?(/|$))[\w.@+-]{1,255})+", re.ASCII)
 # A file, or a webhook's URL that is no secret: group data is kept in git.
 _NO_SECRET = re.compile(r"(?!.*://).+|(ntfy\+)?https?://(?!ntfy\.sh\b)[a-z0-9.:\[\]-]+/[a-z-]+")
 _WITH_PORT = "the address of a proxy with its port, such as http://proxy.lan:3128"
-# Host numbers of the two Sparks of a pair, in the order of their names: the network stays the same
-# if head and worker change places in the inventory.
-HOST_NUMBERS = (11, 12)
+# Host numbers of the Sparks of a group, in the order of their names.
+HOST_NUMBERS = tuple(range(11, 19))
 
 
 def is_address(text: str) -> bool:
@@ -92,8 +91,8 @@ def _subnet(value: str) -> str:
         network = IPv4Network(value)
     except ValueError as error:
         raise ValueError(f"a subnet such as 192.168.100.0/24 ({error})") from None
-    if network.num_addresses <= HOST_NUMBERS[-1] + 1:
-        raise ValueError(f"room for host {HOST_NUMBERS[-1]}, as in a /24")
+    if network.num_addresses <= HOST_NUMBERS[1] + 1:
+        raise ValueError(f"room for host {HOST_NUMBERS[1]}, as in a /24")
     if network.is_loopback or network.is_multicast or network.is_link_local:
         raise ValueError("private addresses, such as 192.168.100.0/24")
     return value

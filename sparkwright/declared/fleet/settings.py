@@ -84,7 +84,7 @@ class Settings(Model):
     most 590, as clients give up after 600; docs/door.md explains it."""
 
     firewall: Annotated[Literal["auto", "on"], Field(description="auto or on")] = "auto"
-    """"auto": if ufw is on, it is opened for the door and a pair's fabric. "on": ufw is turned on,
+    """"auto": if ufw is on, it is opened for the door and a group's fabric. "on": ufw is turned on,
     too."""
 
     firewall_from: kinds.Networks = ()
@@ -175,8 +175,12 @@ class Settings(Model):
     """Seconds by which a Spark's clock may differ from that of the machine that runs pyinfra."""
 
     fabric_subnets: kinds.Subnets = ("192.168.100.0/24", "192.168.101.0/24")
-    """A pair's own network: a subnet for each of the two interfaces of a port, its twins. Pairs on
-    one switch need different ones: set them in a file group_data/REPLICA.py."""
+    """A group's own network: a subnet for each of the two interfaces of a port, its twins. Groups
+    on one switch need different ones: set them in a file group_data/REPLICA.py."""
+
+    fabric_ring: Annotated[bool, Field(description="True or False")] = False
+    """Three Sparks without a switch: each has both others by cables of their own, in either port.
+    NCCL knows such a ring from 2.30.7 on. False: all are on one switch, or two on one cable."""
 
     # The smallest sensible MTU of IPv4, and the largest of ConnectX.
     fabric_mtu: Annotated[int, whole(1280, 9216)] = 9000

@@ -10,6 +10,7 @@ from sparkwright.declared.recipe import options, vllm_names
 from sparkwright.declared.recipe.build import build_problems
 from sparkwright.declared.recipe.recipe import BySparks, EngineSettings, Recipe
 from sparkwright.declared.recipe.values import (
+    COUNTS,
     LOG_LEVEL,
     OWN_ARGUMENTS,
     OWN_ENVIRONMENT,
@@ -33,8 +34,9 @@ def problems(recipe: Recipe) -> Iterator[str]:
             f"hardware: found {', '.join(recipe.hardware)}; expected hardware classes with the "
             "same processor, since a recipe has one image"
         )
-    if not set(recipe.sparks) <= {1, 2} or len(set(recipe.sparks)) < len(recipe.sparks):
-        yield f"sparks: found {recipe.sparks}; expected [1], [2] or [1, 2]"
+    if not set(recipe.sparks) <= {*COUNTS} or len(set(recipe.sparks)) < len(recipe.sparks):
+        expected = f"a list of {' or '.join(map(str, COUNTS))}, each once"
+        yield f"sparks: found {recipe.sparks}; expected {expected}"
     if "model" not in recipe.checkpoints:
         names = ", ".join(recipe.checkpoints) or "nothing"
         yield f"checkpoints: found {names}; expected one named model"
@@ -60,7 +62,7 @@ def problems(recipe: Recipe) -> Iterator[str]:
     set_ = {name for each in every for name in (*each.args, *each.env)}
     yield from unknown("unjudged", recipe.unjudged, set_)
     yield from _answer_problems(recipe)
-    yield from _drafter_problems(recipe)
+    yield from _split_problems(recipe)
     counts = [str(count) for count in recipe.sparks]
     for count, difference in recipe.by_sparks.items():
         if count not in counts:
@@ -69,14 +71,30 @@ def problems(recipe: Recipe) -> Iterator[str]:
         yield from _setting_problems(f"by_sparks.{count}.", difference, recipe.checkpoints, known)
 
 
-def _drafter_problems(recipe: Recipe) -> Iterator[str]:
-    """A drafter runs on one GPU or on all: vLLM ends otherwise (config/speculative.py)."""
+def _split_problems(recipe: Recipe) -> Iterator[str]:
+    """Yield what is wrong with how a model is split, by each number of Sparks.
+
+    A drafter runs on one GPU or on all that share a layer: vLLM ends otherwise
+    (config/speculative.py).
+    """
     for count in recipe.sparks:
-        speculative = recipe.for_sparks(count).args.get("speculative-config")
+        merged = recipe.for_sparks(count)
+        if any(options.problems(merged.args)):
+            continue
+        stages, copies = merged.options.pipeline_parallel_size, merged.options.data_parallel_size
+        if count % (stages * copies):
+            yield (
+                f"args.pipeline-parallel-size: found {stages} stages and {copies} copies (data-"
+                f"parallel-size) with sparks: {count}; expected a product that divides {count}: "
+                "the rest is tensor parallel"
+            )
+            continue
+        speculative = merged.args.get("speculative-config")
         size = speculative.get(_DRAFTER_SIZE, 1) if isinstance(speculative, dict) else 1
-        if size not in (1, count):
+        if size not in (1, merged.tensor_parallel(count)):
             found = f"found {_DRAFTER_SIZE} {shown(size)} with sparks: {count}"
-            yield f"args.speculative-config: {found}; expected 1, or the number of Sparks"
+            counts = " or ".join(map(str, sorted({1, merged.tensor_parallel(count)})))
+            yield f"args.speculative-config: {found}; expected {counts}, as GPUs share a layer"
 
 
 def _answer_problems(recipe: Recipe) -> Iterator[str]:

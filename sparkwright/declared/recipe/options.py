@@ -193,6 +193,11 @@ class Options(BaseModel):
     max_num_seqs: Count | None = None
     max_num_batched_tokens: Human | None = None
     gpu_memory_utilization: Share | None = None
+    # Stages, each with a part of the layers; copies that answer at the same time.
+    pipeline_parallel_size: Count = 1
+    data_parallel_size: Count = 1
+    # Each GPU has whole experts, in place of a part of each.
+    enable_expert_parallel: Flag = False
     # With it, the share of memory does not size the KV cache.
     kv_cache_memory_bytes: Human | None = None
     max_cudagraph_capture_size: Whole | None = None

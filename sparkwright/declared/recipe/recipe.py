@@ -131,7 +131,7 @@ class Recipe(EngineSettings):
         min_length=1, description="a list of hardware classes, such as [gb10]"
     )
     sparks: list[int] = Field(
-        min_length=1, description="a list of Spark counts, such as [1] or [1, 2]"
+        min_length=1, description="a list of Spark counts, such as [1] or [1, 2, 4]"
     )
     image: values.ImageOrBuild = Field(
         description="an image with a tag or digest, such as example.org/name:1.0, or {build: …}, "
@@ -247,6 +247,13 @@ class Recipe(EngineSettings):
             supported = " or ".join(map(str, self.sparks))
             raise PlanError(f"--sparks: found {count}; expected {supported} ({self.name})")
         return min(self.sparks) if count is None else count
+
+    def tensor_parallel(self, sparks: int) -> int:
+        """Return how many Sparks share each layer: what stages and copies leave of them.
+
+        To be asked of a recipe as it is for that number of Sparks, of which each has one GPU.
+        """
+        return sparks // (self.options.pipeline_parallel_size * self.options.data_parallel_size)
 
     def for_sparks(self, count: int) -> Recipe:
         """Return the recipe with the values of ``by_sparks`` for a number, and no ``by_sparks``."""

@@ -16,25 +16,33 @@ from sparkwright.common.schema import Model, Text, matching, satisfying
 # The jobs whose orders are manifests/NAME@…
 _JOBS = ("image", "image-build", "switch")
 
-# The variables that each Spark of a pair sets by its own link when an engine starts.
+# Sparks that may serve one model together: a switch joins any, and models divide by these.
+COUNTS = (1, 2, 3, 4, 8)
+
+# The variables that each Spark of a group sets by its own link when an engine starts.
 FABRIC_ENVIRONMENT = (
     *("VLLM_HOST_IP", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"),
     *("UCX_NET_DEVICES", "NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX"),
     *("NCCL_IGNORE_CPU_AFFINITY", "NCCL_DEBUG"),
 )
 
+# Those that it sets in a ring as well, in the place of a recipe's.
+RING_ENVIRONMENT = (
+    *("NCCL_IB_SUBNET_AWARE_ROUTING", "NCCL_IB_MERGE_NICS", "NCCL_NET_PLUGIN", "NCCL_CROSS_NIC"),
+)
+
 LOG_LEVEL = "VLLM_LOGGING_LEVEL"
 
 # The domains from which an engine may fetch images, sounds and videos that a request names by URL.
 # vLLM fetches any address by default: a client with a key could make the Spark query its own
-# loopback, machines of the LAN and a pair's fabric. Media inside a request (`data:`) need none.
+# loopback, machines of the LAN and a group's fabric. Media inside a request (`data:`) need none.
 DOMAINS = "allowed-media-domains"
 # An empty list means all domains to vLLM; this name never resolves (RFC 2606, section 2).
 NOWHERE = "media.invalid"
 # vLLM does not compare the target of a redirect with the list.
 NO_REDIRECTS = {"VLLM_MEDIA_URL_ALLOW_REDIRECTS": "0"}
 
-# Seconds for which a pair's processes look for the next message without a pause: files/plugin.
+# Seconds for which a group's processes look for the next message without a pause: files/plugin.
 SPIN = "SPARKWRIGHT_SPIN_SECONDS"
 # By which an engine waits before it uses the GPU: files/host/engine/standby.py, files/plugin.
 STANDBY = "SPARKWRIGHT_STANDBY"

@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import click
-from pyinfra import host, state
+from pyinfra import host, inventory, state
 from pyinfra.api import Host, StringCommand, deploy, operation
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.local_file import write_file
-from sparkwright.common.operations import is_dry_run, is_first_pass, notice
+from sparkwright.common.operations import is_dry_run, is_first_pass, notice, spark_name
 from sparkwright.common.part import Ask
-from sparkwright.declared.fleet.fabric_plan import FabricPlan
+from sparkwright.common.terminal import plain
+from sparkwright.declared.fleet.fabric_plan import FabricLink
 from sparkwright.declared.recipe.rules import published_faults
 from sparkwright.insight.doctor.checkup import Checkup
 from sparkwright.insight.doctor.diagnosis import diagnose
@@ -24,6 +25,7 @@ from sparkwright.network.fabric import deploy as fabric
 from sparkwright.network.fabric.link_check import link_findings
 from sparkwright.plan.causes.log_causes import Diagnosis
 from sparkwright.plan.release.lock import lock_path, read_lock
+from sparkwright.run.failures import why_silent
 from sparkwright.run.spark import fleet_of
 from sparkwright.run.state import expect, read
 from sparkwright.run.target import Target, seats, target, target_of
@@ -54,15 +56,21 @@ def doctor(own: Target) -> Generator[StringCommand]:
     """Name the cause, the evidence and the remedy of what is wrong."""
     if own.recipe and (advisory := published_faults(own.recipe)):
         notice(advisory, "yellow")
-    plan, peer = own.fabric, own.peer
+    plan = own.fabric
+    peers = [each for each in own.peers if each in state.active_hosts]
     checkup, diagnoses = None, list[Diagnosis]()
     try:
         checkup = read(host, Checkup.ask(root=own.place))
         checkup = checkup.model_copy(update={"skew": checkup.clock - time.time()})
-        link = _link(plan, peer) if plan and peer else []
+        link = [
+            fault
+            for peer in peers
+            if plan
+            for fault in _link(plan.link(target_of(peer).spark), peer)
+        ]
         listening, may = read(host, LISTENING), own.may_listen
         exposed = [probed("listener", socket) for socket in astray(listening, may)]
-        diagnoses = diagnose(checkup, [*link, *exposed], _wanted(own))
+        diagnoses = diagnose(checkup, [*_absent(own, checkup), *link, *exposed], _wanted(own))
     finally:
         if own.options.report and is_first_pass():
             _add_to_report(own.options.report, own, checkup, diagnoses)
@@ -76,6 +84,25 @@ def doctor(own: Target) -> Generator[StringCommand]:
     yield from ()
 
 
+def without_answers() -> None:
+    """Say why no Spark could be reached: pyinfra then runs no deploy."""
+    for each in inventory:
+        if state.is_host_in_limit(each):
+            click.secho(plain(f"{spark_name(each)}: {why_silent(each)}"), fg="red")
+
+
+def _absent(own: Target, checkup: Checkup) -> Iterator[Diagnosis]:
+    """Yield the Sparks of a group that do not answer, and those that its supervisors miss."""
+    missed = checkup.unit.missing(own.ranks) if checkup.unit else []
+    for each in own.peers:
+        name = spark_name(each)
+        if each in state.failed_hosts:
+            yield probed("spark-silent", f"{name}: {why_silent(each)}", remedy=own.offer([name]))
+        elif name in missed and checkup.unit:
+            remedy = own.offer(missed)
+            yield probed("spark-missing", f"{own.spark}: {checkup.unit.status}", remedy=remedy)
+
+
 def _wanted(own: Target) -> str | None:
     """Return the release that is asked for, "" for an idle Spark; None where the lock lacks it."""
     try:
@@ -85,15 +112,15 @@ def _wanted(own: Target) -> str | None:
         return None
 
 
-def _link(plan: FabricPlan, peer: Host) -> list[Diagnosis]:
-    """Return what is wrong with the link to the other Spark of a pair."""
-    own, other, port = fabric.read_link(plan, peer)
-    if port is None:
-        states = (*state_of_link(plan.spark, own), *state_of_link(plan.peer, other))
+def _link(between: FabricLink, peer: Host) -> list[Diagnosis]:
+    """Return what is wrong with the link to another Spark of a group."""
+    own, other, ends = fabric.read_link(between, peer)
+    if ends is None:
+        states = (*state_of_link(between.spark, own), *state_of_link(between.peer, other))
         return [probed("fabric", *states or ("none of its interfaces is there",))]
     return [
-        Diagnosis("link", finding.found, f"from {plan.spark}", finding.remedy)
-        for finding in link_findings(plan, port, own, other, {})
+        Diagnosis("link", finding.found, f"from {between.spark}", finding.remedy)
+        for finding in link_findings(between, ends, own, other, {})
     ]
 
 

@@ -3,6 +3,7 @@
 import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 
 import sparkwright
@@ -60,14 +61,15 @@ def report(
         yield f"no trouble found: {_state(checkup, recipe)}", "green"
 
 
-def probed(name: str, *evidence: str) -> Diagnosis:
-    """Return the diagnosis of a cause that a probe of the Spark has shown."""
+def probed(name: str, *evidence: str, remedy: str = "") -> Diagnosis:
+    """Return the diagnosis of a cause that a probe of the Spark has shown, and a further remedy."""
     cause = next(each for each in table("probes") if each.name == name)
-    return cause.diagnosis("; ".join(evidence))
+    found = cause.diagnosis("; ".join(evidence))
+    return replace(found, remedy=f"{found.remedy}. {remedy}" if remedy else found.remedy)
 
 
 def state_of_link(spark: str, state: FabricState) -> Iterator[str]:
-    """Yield the states of a Spark's interfaces to the other one of its pair."""
+    """Yield the states of a Spark's interfaces to the others of its group."""
     for name, netdev in state.netdevs.items():
         yield f"{spark} {name}: {'link' if netdev.carrier else 'no link'}, MTU {netdev.mtu}"
 

@@ -52,7 +52,12 @@ def _units_of(own: Target) -> list[str]:
 def metrics_units(names: Iterable[str], root: str, plan: FabricPlan | None) -> list[ManagedFile]:
     """Return units of files/host/insight/monitoring."""
     values = {"root": root, "address": plan.addresses[0] if plan else "", "port": METRICS_PORT}
-    values["pair"] = f" {plan.addresses[0]} {plan.peer_addresses[0]}" if plan else ""
+    values["beside"] = ""
+    if plan:
+        around = sorted(plan.sparks)
+        own = around.index(plan.spark)
+        known = (plan.of(around[n % len(around)]).addresses[0] for n in (own, own + 1, own - 1))
+        values["beside"] = "".join(f" {address}" for address in known)
     return [unit_file(_FILES / name, **values) for name in names]
 
 

@@ -3,7 +3,8 @@
 import shutil
 import sys
 import time
-from collections.abc import Container
+from collections.abc import Container, Sequence
+from dataclasses import replace
 from functools import partial
 
 import click
@@ -85,12 +86,33 @@ def _row(own: Target, reading: Reading | None = None, slow: bool = False) -> Spa
     name = own.recipe.name if own.recipe else None
     door = door_unit(own.place)
     silent = why_silent(own.host)
+    lost = reading.unit.missing(own.ranks) if reading and reading.unit else []
+    offer = own.offer(lost) if lost else ""
     return SparkRow(
-        own.spark, own.replica, name, own.rank, reading, slow, silent, door, own.on_demand
+        own.spark,
+        own.replica,
+        name,
+        own.rank,
+        reading,
+        slow,
+        silent,
+        door,
+        own.on_demand,
+        offer,
     )
 
 
+def settled(rows: Sequence[SparkRow]) -> list[SparkRow]:
+    """Return the rows, without offers to a replica that serves.
+
+    Who comes back while the others serve without it misses them, and waits for the next run.
+    """
+    serving = {row.replica for row in rows if row.reading and row.reading.since}
+    return [replace(row, offer="") if row.replica in serving else row for row in rows]
+
+
 def _show(rows: list[SparkRow], path: str | None, again: bool) -> None:
+    rows = settled(rows)
     if not tell_machines(path, status.as_json(rows, time.time())):
         return
     if again and sys.stdout.isatty():

@@ -54,7 +54,7 @@ class Reading(Part):
         starts: those of its recipe and image, the last one last.
         others: further releases that run or start.
         switches: releases to which a switch is under way.
-        load: None where no engine answers, as on the worker of a pair.
+        load: None where no engine answers, as on a worker of a group.
         clock_limit: MHz that the GPU's clock may reach; None where we have set no limit.
         door: the state of its unit, as systemd names it.
         held: requests that waited at the door for an engine, at most 15 s ago; None if unknown.
@@ -101,6 +101,7 @@ class SparkRow:
         slow: there was a login, and no answer in time.
         door: the unit of the replica's door.
         on_demand: requests start it.
+        offer: how to serve without those who are missing.
     """
 
     spark: str
@@ -112,3 +113,4 @@ class SparkRow:
     silent: str = "no answer"
     door: str = UNIT
     on_demand: bool = False
+    offer: str = ""

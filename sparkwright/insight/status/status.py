@@ -80,6 +80,7 @@ def _of_engine(row: SparkRow, reading: Reading) -> Iterator[str]:
     if not waits and (unit is None or unit.active != "active"):
         status = f" ({unit.status})" if unit and unit.status else ""
         yield f"the engine is {unit.active if unit else 'not there'}{status}"
+        yield from filter(None, (row.offer,))
     elif row.rank == 0 and load is None and unit and unit.active == "active":
         yield "the engine does not answer /metrics"
     if unit and unit.restarts:

@@ -1,4 +1,4 @@
-"""The deploy of the firewall: it lets in clients and a pair's other Spark."""
+"""The deploy of the firewall: it lets in clients and a group's other Sparks."""
 
 from collections.abc import Collection, Generator, Iterator, Sequence
 from typing import Any
@@ -36,7 +36,7 @@ def reads(own: Target) -> Iterator[Ask[Any]]:
 
 @deploy("Firewall")
 def apply() -> None:
-    """Open the door's port on a head, and a pair's fabric to its peer."""
+    """Open the door's port on a head, and a group's fabric to the others."""
     own = target()
     rules: list[UfwRule] = []
     for port in own.may_listen.doors:

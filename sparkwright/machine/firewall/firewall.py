@@ -57,10 +57,12 @@ def port_rules(port: int, purpose: str, sources: Sequence[str]) -> list[UfwRule]
 
 
 def fabric_rules(plan: FabricPlan) -> list[UfwRule]:
-    """Return the rules that let in all packets of the other Spark of a pair over the fabric."""
+    """Return the rules that let in all packets of the other Sparks of a group over the fabric."""
     return [
         UfwRule(f"allow from {theirs} to {own}", "fabric")
-        for own, theirs in zip(plan.addresses, plan.peer_addresses, strict=True)
+        for link in plan.links
+        for twin, theirs in link.reached
+        for own in dict.fromkeys((link.addresses[twin], plan.addresses[twin]))
     ]
 
 

@@ -55,8 +55,8 @@ def apply() -> None:
 
 @deploy("Host")
 def users() -> None:
-    """Make the users of engines; on a pair, the guard of its fabric has made them."""
-    if not target().is_pair:
+    """Make the users of engines; in a group, the guard of its fabric has made them."""
+    if not target().is_group:
         engine_users(name="Users of engines")
 
 

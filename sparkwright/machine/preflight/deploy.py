@@ -17,8 +17,9 @@ from sparkwright.declared.recipe.rules import doubts
 from sparkwright.machine.host.survey import Survey
 from sparkwright.machine.preflight.preflight import differences, findings
 from sparkwright.machine.preflight.requirements import Requirements, summary
+from sparkwright.plan.memory.beside import engine_bytes
 from sparkwright.plan.memory.check import memory_findings
-from sparkwright.plan.memory.plan import Load, engine_bytes, load_of, plan_memory
+from sparkwright.plan.memory.plan import Load, load_of, plan_memory
 from sparkwright.plan.memory.turns import Tenant, alone, room, together, unmet
 from sparkwright.plan.release.lock import image_key, places
 from sparkwright.run.spark import fleet_of
@@ -45,27 +46,27 @@ def apply() -> None:
     wanted = [_requirements(each) for each in own.seats]
     with bad_input():
         turns = own.tenants
-    worker = own.peer if own.is_head else None
-    preflight(name="Fit to serve", wanted=wanted, worker=worker, turns=turns)
+    workers = own.peers if own.is_head else ()
+    preflight(name="Fit to serve", wanted=wanted, workers=workers, turns=turns)
 
 
 @operation()
 def preflight(
-    wanted: Sequence[Requirements], worker: Host | None = None, turns: Sequence[Tenant] = ()
+    wanted: Sequence[Requirements], workers: Sequence[Host] = (), turns: Sequence[Tenant] = ()
 ) -> Generator[StringCommand]:
     """Fail with every error that is found, each with its remedy; warnings are only shown.
 
     Args:
         wanted: of each replica of the Spark.
-        worker: the other Spark, where this one is the head of a pair: they must be alike, and the
+        workers: the group's other Sparks, where this one is its head: all must be alike, and the
             head reports where they are not.
         turns: the replicas, where models take turns.
     """
     root = target().root
     seats = [(read(host, _ask(root, each, each.ports)), each) for each in wanted]
     survey, own = seats[0]
-    other = read(worker, _ask(root, own, ())) if worker else None
-    found = [*findings(survey, own, time.time(), other, seats[1:])]
+    there = {spark_name(each): read(each, _ask(root, own, ())) for each in workers}
+    found = [*findings(survey, own, time.time(), [*there.values()], seats[1:])]
     is_plan, refused = planning() and not is_looking(), set[str | None]()
     for each, required in seats:
         # Others on demand make room for it.
@@ -93,11 +94,13 @@ def preflight(
     if survey.machine and first != name:
         remedy = f"Take one of the two out of {target().fleet}"
         found.append(error(f"{name} is the same machine as {first}", remedy))
-    unlike: list[Finding] = []
-    if worker and other:
-        unlike = [*differences(name, survey, spark_name(worker), other)]
+    unlike = [
+        finding
+        for peer, other in there.items()
+        for finding in differences(name, survey, peer, other)
+    ]
     for finding in unlike:
-        differs("the two Sparks", "alike", finding.found)
+        differs("the Sparks of a group", "alike", finding.found)
     for finding in found:
         if finding.error:
             differs("fit to serve", "nothing in its way", finding.found)
@@ -115,7 +118,7 @@ def preflight(
 
 
 def _ask(root: str, own: Requirements, ports: Sequence[int]) -> Ask[Survey]:
-    """Return the ask for a Spark as one replica needs it; of a pair, only the head has ports."""
+    """Return the ask for a Spark as one replica needs it; of a group, only the head has ports."""
     images = own.release.images if own.release else ()
     return Survey.ask(root=root, ports=ports, images=images, folders=own.folders, place=own.place)
 
@@ -155,7 +158,7 @@ def _requirements(own: Target) -> Requirements:
         image=own.lock.images[image_key(release.recipe)].size if release else 0,
         build=build.disk if build else 0,
         ports=(own.port,) if release and own.is_head and own.port else (),
-        pair=own.peer is not None,
+        group=own.is_group,
         doubts=doubts_of(own),
         folders=[
             *(release.folders.values() if release else ()),

@@ -24,21 +24,21 @@ def findings(
     survey: Survey,
     wanted: Requirements,
     now: float,
-    worker: Survey | None = None,
+    workers: Sequence[Survey] = (),
     others: Sequence[tuple[Survey, Requirements]] = (),
 ) -> Iterator[Finding]:
     """Yield all findings about a Spark.
 
     Args:
         now: this machine's clock when the survey was taken.
-        worker: the other Spark, where this one is the head of a pair.
+        workers: the other Sparks, where this one is the head of a group.
         others: of each further replica, what the Spark has of it, and what that requires.
     """
     seats = [(survey, wanted), *others]
     yield from _hardware(survey, wanted)
     yield from _software(survey, wanted, now)
     yield from _kernel(survey, wanted)
-    yield from _disk(seats, worker)
+    yield from _disk(seats, workers)
     for each, required in seats:
         for listener in each.listeners:
             if not listener.ours:
@@ -139,8 +139,8 @@ def _kernel(survey: Survey, wanted: Requirements) -> Iterator[Finding]:
     if kernel.handover:
         harm = ": NCCL cannot register its memory for RDMA"
         kept = f"kernel {kernel.release} keeps {kernel.handover / GIB:.1f} GiB for kexec handover"
-        found = kept + (harm if wanted.pair else ", which no engine gets")
-        yield Finding(wanted.pair, found, phrases()["handover"])
+        found = kept + (harm if wanted.group else ", which no engine gets")
+        yield Finding(wanted.group, found, phrases()["handover"])
     if kernel.pools:
         yield warning(
             f"driver {survey.driver} keeps memory that was freed: an engine may find too little "
@@ -149,14 +149,16 @@ def _kernel(survey: Survey, wanted: Requirements) -> Iterator[Finding]:
         )
 
 
-def _disk(seats: Sequence[tuple[Survey, Requirements]], worker: Survey | None) -> Iterator[Finding]:
+def _disk(
+    seats: Sequence[tuple[Survey, Requirements]], workers: Sequence[Survey]
+) -> Iterator[Finding]:
     needs: dict[str, tuple[int, int]] = {}
     for survey, wanted in seats:
         weights = max(0, wanted.weights - survey.weights)
         image = 0 if survey.image else int(wanted.image * IMAGE_DISK_FACTOR) + wanted.build
         # While an image moves from one Spark to the other, its unpacked archive is on both, and
         # once more on Docker's disk: Docker saves and loads by way of a folder there.
-        moves = wanted.pair and not (worker or survey).image
+        moves = wanted.group and not all(each.image for each in workers or (survey,))
         export = int(wanted.image * UNPACKED) if moves else 0
         for device, free, need in (
             (survey.root_device, survey.root_free, weights + export),

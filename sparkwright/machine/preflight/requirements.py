@@ -25,7 +25,7 @@ class Requirements:
         image: compressed, the engine's image or the one that it is built on.
         build: more for building the image; 0 where it is not built.
         ports: of its door; a worker has none.
-        pair: whether two Sparks serve the model: the worker gets the image from the head.
+        group: whether several Sparks serve the model: a worker gets the image from the head.
         doubts: warnings about its recipe.
         folders: the checkpoint folders, under the root or anywhere, that count as fetched already.
         place: the folder of the seat.
@@ -43,7 +43,7 @@ class Requirements:
     image: int = 0
     build: int = 0
     ports: tuple[int, ...] = ()
-    pair: bool = False
+    group: bool = False
     doubts: Sequence[Finding] = ()
     folders: Sequence[str] = ()
     place: str = ""

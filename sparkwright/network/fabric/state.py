@@ -10,6 +10,10 @@ from sparkwright.common.part import Part
 MEASURING = 60
 # A port of the card: the names of its two interfaces, the twins.
 Port = tuple[str, str]
+# The ports of a Spark's cables, in the order of its plan.
+Ports = tuple[Port, ...]
+# The ports at both ends of a link, its own first.
+Ends = tuple[Port, Port]
 # A packet of full size: by which twin, to which address, of how many bytes.
 Probe = tuple[str, str, int]
 
@@ -98,6 +102,14 @@ class FabricState(Part):
     record: str
     guarded: bool
     reach: dict[str, Reach] | None
+
+
+class Neighbors(Part):
+    """The MAC addresses that answer at each interface, whoever is asked for there."""
+
+    part: ClassVar = "network.neighbors"
+
+    heard: dict[str, tuple[str, ...]]
 
 
 class WriteBandwidth(Part):

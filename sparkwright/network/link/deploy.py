@@ -1,7 +1,7 @@
-"""Keys and certificates by which the two Sparks of a pair authenticate each other."""
+"""Keys and certificates by which the Sparks of a group authenticate each other."""
 
 import shlex
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 from pyinfra import host
@@ -36,26 +36,26 @@ class Identity(Part):
 
 
 def reads(own: Target) -> Iterator[Ask[Any]]:
-    """Yield what these steps ask of a Spark of a pair."""
-    if own.is_pair:
+    """Yield what these steps ask of a Spark of a group."""
+    if own.is_group:
         yield Identity.ask(root=own.root)
 
 
 @deploy("Link")
 def apply() -> None:
-    """Make a key on each Spark of a pair, and give its certificate to the other."""
+    """Make a key on each Spark of a group, and give its certificate to the others."""
     own = target()
-    if other := own.peer:
+    if own.is_group:
         identity(name="Key of this Spark")
-        pinned(name="Certificate of the other Spark", peer=other)
+        pinned(name="Certificates of the other Sparks", peers=own.peers)
 
 
 @operation()
 def identity() -> Generator[StringCommand]:
     """Make a key on the Spark, which never leaves it, and a certificate for it.
 
-    A key without its certificate, or one that other users may read, is replaced; the other Spark
-    then gets the new certificate.
+    A key without its certificate, or one that other users may read, is replaced; the other Sparks
+    then get the new certificate.
     """
     own = target()
     found = read(host, Identity.ask(root=own.root))
@@ -78,20 +78,23 @@ def new_identity_script(root: str, spark: str) -> str:
 
 
 @operation()
-def pinned(peer: Host) -> Generator[PyinfraCommand]:
-    """Install the certificate of the other Spark, the only one that is accepted.
+def pinned(peers: Sequence[Host]) -> Generator[PyinfraCommand]:
+    """Install the certificates of the other Sparks, in rank order: no other one is accepted.
 
-    The peer's `identity` has run, as both Sparks run each operation together.
+    Their `identity` has run, as the Sparks of a group run each operation together.
     """
-    root = target().root
-    theirs = read(peer, Identity.ask(root=root))
-    if theirs.certificate is None:
-        problem = theirs.detail or f"its key is {theirs.state}"
-        yield failing(
-            f"{spark_name(peer)} shows no certificate: {problem}. Run both Sparks again.",
-            # In the plan of the first run the identity is still missing.
-            mended=theirs.state != "unreadable",
-        )
-        return
-    certificate = ManagedFile(f"{root}/link/peer.crt", theirs.certificate)
-    yield from managed_files._inner(entries=[certificate])
+    root, certificates = target().root, list[str]()
+    for peer in peers:
+        theirs = read(peer, Identity.ask(root=root))
+        if theirs.certificate is None:
+            problem = theirs.detail or f"its key is {theirs.state}"
+            yield failing(
+                f"{spark_name(peer)} shows no certificate: {problem}. Run all its Sparks again.",
+                # In the plan of the first run the identity is still missing.
+                mended=theirs.state != "unreadable",
+            )
+            return
+        certificates.append(theirs.certificate)
+    # One file for all of them: the programs of former releases know it by this name.
+    known = ManagedFile(f"{root}/link/peer.crt", "".join(certificates))
+    yield from managed_files._inner(entries=[known])

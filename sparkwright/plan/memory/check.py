@@ -6,6 +6,7 @@ from dataclasses import replace
 from sparkwright.common.command_line import next_line
 from sparkwright.common.errors import Finding, error, warning
 from sparkwright.common.hardware import GIB, Hardware
+from sparkwright.plan.memory.beside import engine_bytes
 from sparkwright.plan.memory.kv_cache import AUTO_COUNTS_ALL
 from sparkwright.plan.memory.plan import (
     HOST,
@@ -14,10 +15,10 @@ from sparkwright.plan.memory.plan import (
     WANTED,
     Load,
     MemoryPlan,
-    engine_bytes,
     gib,
     plan_memory,
 )
+from sparkwright.plan.memory.split import split_findings
 
 # CUDA graphs of whole steps take a block for each request: "max_num_seqs (1024) exceeds available
 # Mamba cache blocks (793)" ends the start (config/compilation.py, in 0.20.2 and later; seen on an
@@ -36,10 +37,14 @@ def memory_findings(
     A class without a nominal memory is not judged: the lab's engine runs on the CPU, in the memory
     of a machine that it shares.
     """
-    if plan := plan_memory(load, hardware, memory, kept, beside):
-        return list(judge(plan))
     if not hardware.total_gib:
         return []
+    if undivided := [*split_findings(load)]:
+        return undivided
+    if plan := plan_memory(load, hardware, memory, kept, beside):
+        return list(judge(plan))
+    if load.copies > 1:
+        return [warning(f"memory use is unknown: {load.copies} copies have no plan", "Watch it")]
     names = ", ".join(weights.repo for weights in load.shapeless)
     unknown = warning(
         f"memory use is unknown: the lock has no model shape for {names}",
@@ -174,7 +179,7 @@ def _head_room(plan: MemoryPlan) -> Iterator[Finding]:
 
 
 def _free(plan: MemoryPlan, bound: dict[int, int]) -> int:
-    return bound[plan.sparks] * GIB if plan.unified else 0
+    return bound[min(plan.sparks, 2)] * GIB if plan.unified else 0
 
 
 def _enlarge(plan: MemoryPlan, least: int) -> str | None:

@@ -23,6 +23,7 @@ from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.plan.memory.check import judge
 from sparkwright.plan.memory.plan import Load, MemoryPlan, Weights, load_of, plan_memory
+from sparkwright.plan.memory.split import split_findings
 from sparkwright.plan.release.lock import lock_path, read_lock
 from sparkwright.plan.release.model_config import Shape, shape_of
 
@@ -86,9 +87,11 @@ def show(
     if named not in planned:
         raise PlanError(f"--hardware: found {named}; {nearest(named, planned)}")
     count = recipe.checked_sparks(sparks)
-    plan = plan_memory(_load(recipe.for_sparks(count), locked, count), planned[named])
-    assert plan
-    where, findings = named, list(judge(plan))
+    load = _load(recipe.for_sparks(count), locked, count)
+    plan = plan_memory(load, planned[named])
+    if plan is None:
+        raise PlanError(f"{recipe.name}: found {load.copies} copies; expected data-parallel-size 1")
+    where, findings = named, [*split_findings(load), *judge(plan)]
     if plan.unified:
         where = f"{'one Spark' if count == 1 else f'each of {count} Sparks'}, {named}"
     lines = [f"# {recipe.name} on {where}", *_report(plan), *map(str, findings)]

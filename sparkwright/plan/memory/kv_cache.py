@@ -87,7 +87,7 @@ class Flags(CacheSettings):
     table_on_disk: bool
 
 
-def flags(recipe: Recipe, shape: Shape, total: int, sparks: int) -> Flags:
+def flags(recipe: Recipe, shape: Shape, total: int, tensor_parallel: int) -> Flags:
     """Read the memory settings of a recipe, as it is for its number of Sparks."""
     options = recipe.options
     release = recipe.release or _NEWEST
@@ -109,7 +109,7 @@ def flags(recipe: Recipe, shape: Shape, total: int, sparks: int) -> Flags:
         utilization=share_of(recipe),
         kv_bytes=options.kv_cache_memory_bytes,
         number_bytes=number_bytes,
-        tensor_parallel=sparks,
+        tensor_parallel=tensor_parallel,
         context=None if context == AUTO else context,
         sequences=sequences,
         batched=batched,

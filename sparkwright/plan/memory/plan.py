@@ -16,7 +16,6 @@ from sparkwright.plan.memory.kv_cache import (
     KvCache,
     flags,
     kv_cache,
-    share_of,
 )
 from sparkwright.plan.release.lock import CheckpointLock, Lock
 from sparkwright.plan.release.model_config import Shape
@@ -35,20 +34,18 @@ LOGITS = 2 * 4
 # 256 in ig1.
 GRAPHS, GRAPH = int(0.18 * GIB), 3.75 * MIB
 # What the host itself uses while it serves. One Spark: docai.hu has 117 GiB in use, 109.5 of them
-# vLLM's share. Two: 6 GiB idle at 0.80, 20 at 0.70 (gorlak/sparky-cluster, docs/adr/0028).
+# vLLM's share. Two, and more: 6 GiB idle at 0.80, 20 at 0.70 (gorlak/sparky-cluster,
+# docs/adr/0028).
 HOST = {1: int(6.9 * GIB), 2: int(17.4 * GIB)}
 # GiB that must, and that should, stay free where the memory is the host's, by number of Sparks.
 # One: the 0.90 of docai.hu, which leaves 5 by this plan, served for 90 minutes; sparkrun's earlyoom
 # ends the engine at 2 %. With 0.85, which leaves 9, AEON-7 served for hours.
-# Two: with 6 idle a soak took both down; 10 to 12 is the rule of those who measured it
+# Two, and more: with 6 idle a soak took both down; 10 to 12 is the rule of those who measured it
 # (gorlak/sparky-cluster, docs/adr/0028).
 LEAST = {1: 4, 2: 8}
 WANTED = {1: 9, 2: 10}
 # What the CUDA driver takes of a graphics card besides. A common figure, not measured here.
 CONTEXT = GIB // 2
-# What the processes of a second engine take of the host besides: 0.66 GB its API server and 0.61 GB
-# its core were measured (vLLM 0.32.0 on a CPU); what is loaded for a GPU is more, and not measured.
-PROCESSES = 2 * GIB
 # What a standby takes of the host: 1,946 and 2,285 MiB were its own (PSS; vLLM 0.26.0, two H200s).
 STANDBY = int(2.3 * GIB)
 
@@ -74,6 +71,21 @@ class Load:
     recipe: Recipe
     sparks: int
     checkpoints: Mapping[str, Weights]
+
+    @property
+    def stages(self) -> int:
+        """The parts of its layers, each on Sparks of its own (pipeline parallel)."""
+        return self.recipe.options.pipeline_parallel_size
+
+    @property
+    def copies(self) -> int:
+        """The copies of all but its experts (data parallel)."""
+        return self.recipe.options.data_parallel_size
+
+    @property
+    def split(self) -> int:
+        """The Sparks that share each layer (tensor parallel)."""
+        return self.recipe.tensor_parallel(self.sparks)
 
     @property
     def shapeless(self) -> list[Weights]:
@@ -142,7 +154,7 @@ class MemoryPlan:
     def host(self) -> int:
         """The bytes that are used beside the engine."""
         taken = self.beside + self.standby
-        return taken + (HOST[self.sparks] + self.kept if self.unified else CONTEXT)
+        return taken + (HOST[min(self.sparks, 2)] + self.kept if self.unified else CONTEXT)
 
     @property
     def head_room(self) -> int:
@@ -178,16 +190,21 @@ def plan_memory(
 ) -> MemoryPlan | None:
     """Plan the memory of one of the Sparks that serve a recipe; None where nothing can be planned.
 
+    Of several stages it is that of the last, which has the head that drafts tokens. With copies
+    there is no plan: of a checkpoint's bytes nobody knows which are experts, of which there are
+    none.
+
     Args:
         memory: Bytes of the host's as measured; 0 = those that the class has.
         kept, beside: As of a `MemoryPlan`.
     """
     model = load.checkpoints.get("model")
-    if not hardware.total_gib or model is None or model.shape is None or load.shapeless:
+    unknown = model is None or model.shape is None or load.shapeless or load.copies > 1
+    if not hardware.total_gib or unknown or model is None or model.shape is None:
         return None
     # A card's nominal memory is less than nvidia-smi shows, as CUDA counts it.
     total = memory if memory and hardware.unified else int(hardware.total_gib * GIB)
-    shape, settings = model.shape, flags(load.recipe, model.shape, total, load.sparks)
+    shape, settings = model.shape, flags(load.recipe, model.shape, total, load.split)
     drafter = load.checkpoints[settings.drafter] if settings.drafter else None
     step = Count("max-num-batched-tokens", settings.batched, int(ACTIVATIONS * shape.hidden * 2))
     requests = Count("max-num-seqs", settings.sequences, LOGITS * shape.vocabulary)
@@ -197,12 +214,12 @@ def plan_memory(
         unified=hardware.unified,
         sparks=load.sparks,
         flags=settings,
-        weights=_loaded(model.size, shape, settings) // load.sparks,
-        drafter=drafter.size // load.sparks if drafter else 0,
+        weights=_loaded(model.size, shape, settings) // (load.split * load.stages),
+        drafter=drafter.size // load.split if drafter else 0,
         activations=FIXED + step.bytes + requests.bytes,
         graphs=GRAPHS + graphs.bytes if settings.captured else 0,
         kv_bytes=settings.kv_bytes or 0,
-        cache=kv_cache(shape, settings, drafter.shape if drafter else None),
+        cache=kv_cache(_stage(shape, load.stages), settings, drafter.shape if drafter else None),
         limit=settings.context or shape.positions,
         counts=(requests, step, graphs),
         kept=kept,
@@ -211,9 +228,15 @@ def plan_memory(
     if settings.kv_bytes is None:
         plan = replace(plan, kv_bytes=int(settings.utilization * total) - plan.besides_cache)
     # It never is a reason to warn.
-    spare = plan.head_room - WANTED[load.sparks] * GIB
+    spare = plan.head_room - WANTED[min(load.sparks, 2)] * GIB
     has_room = plan.unified and not beside and spare >= STANDBY
     return replace(plan, standby=STANDBY) if has_room else plan
+
+
+def _stage(shape: Shape, stages: int) -> Shape:
+    """Return the shape of the layers of one stage; of each kind it has as many as any stage."""
+    kinds = ("full_attention", "sliding_attention", "linear_attention")
+    return shape.model_copy(update={kind: ceil(getattr(shape, kind) / stages) for kind in kinds})
 
 
 def _loaded(size: int, shape: Shape, settings: Flags) -> int:
@@ -230,49 +253,6 @@ def _loaded(size: int, shape: Shape, settings: Flags) -> int:
         kept = 2 * shape.vocabulary * shape.hidden + (shape.vision if settings.vision else 0)
         size = kept * number + (size - kept * number) // number
     return max(0, size)
-
-
-def sized(load: Load, hardware: Hardware) -> Recipe:
-    """Return a recipe whose engine shares its Spark with another one, whatever that one does.
-
-    vLLM gives an engine what is left of its share once it has measured itself, which an engine that
-    starts at the same time makes wrong; and it refuses to start where less than its share is free.
-    So each engine gets its KV cache in bytes, by the plan, and a share that is what it takes. A
-    size that the recipe has itself is kept. What cannot be planned stays as it is: the preflight
-    says so.
-    """
-    recipe, plan = load.recipe, plan_memory(load, hardware)
-    if plan is None or plan.kv_bytes <= 0:
-        return recipe
-    share = min(ceil(1000 * plan.engine / plan.total) / 1000, 1.0)
-    size = {"kv-cache-memory-bytes": plan.kv_bytes // MIB * MIB}
-    own = {} if plan.flags.kv_bytes is not None else size
-    args = recipe.args | own | {"gpu-memory-utilization": share}
-    return recipe.model_copy(update={"args": args})
-
-
-def engine_bytes(load: Load, hardware: Hardware) -> int:
-    """Return the bytes that an engine takes beside another one; 0 where nobody knows.
-
-    What has no plan takes its share at the most.
-    """
-    if not hardware.total_gib:
-        return 0
-    plan = plan_memory(load, hardware)
-    engine = plan.engine if plan else int(share_of(load.recipe) * hardware.total_gib * GIB)
-    return engine + (PROCESSES if hardware.unified else CONTEXT)
-
-
-def standby_room(load: Load, hardware: Hardware) -> int:
-    """Return the bytes that must be available where a standby is to start; 0: it has none.
-
-    One of a graphics card takes none of its memory, and the host's is not planned.
-    """
-    least = STANDBY + LEAST[load.sparks] * GIB
-    if not (hardware.unified and hardware.total_gib):
-        return least if hardware.total_gib else STANDBY
-    plan = plan_memory(load, hardware)
-    return least if plan and plan.standby else 0
 
 
 def load_of(recipe: Recipe, lock: Lock, sparks: int) -> Load:

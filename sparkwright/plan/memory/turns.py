@@ -9,7 +9,8 @@ from itertools import islice
 
 from sparkwright.common.errors import Finding, error
 from sparkwright.common.hardware import GIB, Hardware
-from sparkwright.plan.memory.plan import HOST, LEAST, PROCESSES, Load, engine_bytes, gib
+from sparkwright.plan.memory.beside import PROCESSES, engine_bytes
+from sparkwright.plan.memory.plan import HOST, LEAST, Load, gib
 
 # Bytes that an engine of the lab takes beside its KV cache: 3.0 GB were measured with a tiny model
 # on vLLM's CPU build and 1 GiB of cache; and the bytes that must stay free on its shared machine.
@@ -48,7 +49,8 @@ def tenant(name: str, load: Load, hardware: Hardware, *, stays: bool) -> Tenant:
         size, spare = lab_bytes(load), LAB_LEAST
     elif hardware.unified:
         # The first engine's processes are counted for the host.
-        spare = HOST[load.sparks] + LEAST[load.sparks] * GIB - PROCESSES
+        kind = min(load.sparks, 2)
+        spare = HOST[kind] + LEAST[kind] * GIB - PROCESSES
     return Tenant(name, stays, load.sparks > 1, size, spare)
 
 

@@ -8,7 +8,7 @@ from math import ceil
 
 from sparkwright.common.paths import PLUGIN
 from sparkwright.common.placed import FIRST_USER, SOCKET, Place
-from sparkwright.common.ports import MASTER_PORT
+from sparkwright.common.ports import COPIES_PORT, MASTER_PORT
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.declared.recipe.rules import doubts, published_faults
@@ -19,6 +19,7 @@ from sparkwright.declared.recipe.values import (
     NO_REDIRECTS,
     NOWHERE,
     REFERENCE,
+    RING_ENVIRONMENT,
     SPIN,
     STANDBY,
 )
@@ -26,7 +27,7 @@ from sparkwright.declared.recipe.vllm_names import table
 from sparkwright.plan.release.container import (
     CONFINEMENT,
     CONTAINER_OPTIONS,
-    MEDIA_NETWORK,
+    network_of,
     slice_of,
 )
 
@@ -65,7 +66,7 @@ _ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"} | NO_REDIRECT
 # line, and makes them all anew for another flag: 84 to 110 s on an H100 in place of 4.
 _KEPT = {"TRITON_CACHE_DIR": f"{_HOME}/.triton/cache"}
 # With one Spark its processes meet on loopback: before 0.28 vLLM asks which address leads to the
-# internet (UniProcExecutor), and Gloo takes the Spark's address in /etc/hosts. A pair's are found
+# internet (UniProcExecutor), and Gloo takes the Spark's address in /etc/hosts. A group's are found
 # at a start (files/host/engine/container.py).
 _ALONE = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 
@@ -77,7 +78,9 @@ _ALONE = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_
 # killed, stopped or cut off, 60 ended the head at 60.9 s, and 300 left it hanging for 200 and on.
 _STEP_TIMEOUT, _LEAST_STEP_TIMEOUT = "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS", 180
 
-# By which a pair's processes do not keep looking whether another has done its part: our plugin's
+_SERVERS = "api-server-count"
+
+# By which a group's processes do not keep looking whether another has done its part: our plugin's
 # (files/plugin); what is in vLLM before 0.18, which has other queues, helps an idle engine only.
 _QUIET = {SPIN: "0.0005"}
 _SLEEP_WHEN_IDLE = "VLLM_SLEEP_WHEN_IDLE"
@@ -87,16 +90,16 @@ _SLEEP_WHEN_IDLE = "VLLM_SLEEP_WHEN_IDLE"
 class Ranks:
     """The Sparks that serve a replica together, the head first, and the rank of one of them.
 
-    On the fabric each has an address on either of two subnets; a single Spark has none.
+    On the fabric each has addresses, the first for its own node; a single Spark has none.
     """
 
     sparks: tuple[str, ...] = ("",)
-    fabric: tuple[tuple[str, str], ...] = ()
+    fabric: tuple[tuple[str, ...], ...] = ()
     rank: int = 0
 
     @property
     def nodes(self) -> int:
-        """The number of Sparks, and so the tensor-parallel size, as each has one GPU."""
+        """The number of Sparks, each of which has one GPU."""
         return len(self.sparks)
 
 
@@ -113,7 +116,9 @@ def serve_arguments(recipe: Recipe, ranks: Ranks) -> list[str]:
     """Return the arguments of ``vllm`` for one rank, unquoted; the head alone has the API."""
     words = ["serve", _container_path(recipe, "model")]
     args = dict(recipe.args)
-    domains = args.pop(DOMAINS, [NOWHERE])
+    domains, copies = args.pop(DOMAINS, [NOWHERE]), recipe.options.data_parallel_size
+    # By itself vLLM starts one for each copy, and then logs no throughput. A worker has none.
+    servers = args.pop(_SERVERS, 1 if copies > 1 else None)
     if sizes := recipe.capture_sizes:
         args["cudagraph-capture-sizes"] = sizes
     for option, value in args.items():
@@ -121,11 +126,15 @@ def serve_arguments(recipe: Recipe, ranks: Ranks) -> list[str]:
     # Ours come last: of a repeated option vLLM takes the last.
     words += _option(DOMAINS, domains)
     words += ["--served-model-name", *recipe.served_names]
-    words += ["--tensor-parallel-size", str(ranks.nodes)]
+    words += ["--tensor-parallel-size", str(recipe.tensor_parallel(ranks.nodes))]
     if ranks.nodes > 1:
         words += ["--nnodes", str(ranks.nodes), "--node-rank", str(ranks.rank)]
         words += ["--master-addr", ranks.fabric[0][0], "--master-port", str(MASTER_PORT)]
-    return words + (["--uds", f"{_API}/{SOCKET}"] if ranks.rank == 0 else ["--headless"])
+        if copies > 1:
+            words += ["--data-parallel-rpc-port", str(COPIES_PORT)]
+    if ranks.rank:
+        return [*words, "--headless"]
+    return [*words, *(_option(_SERVERS, servers) if servers else []), "--uds", f"{_API}/{SOCKET}"]
 
 
 def container_arguments(recipe: Recipe, ranks: Ranks) -> list[str]:
@@ -165,7 +174,7 @@ def docker_run(
     # The image is on the host before a start, which must not download 10 GB.
     words += ["--pull", "never"]
     # Of the recipes' sources, --ipc host and --privileged (docai.hu) are left out: /dev/shm is the
-    # container's own, and a pair gets the devices that it needs by $RDMA_OPTIONS. Without the
+    # container's own, and a group gets the devices that it needs by $RDMA_OPTIONS. Without the
     # host's control groups a container can lose the GPU when systemd reads its units anew.
     words += [*CONTAINER_OPTIONS, "--user", user, "--cgroupns", "host"]
     words += ["--network", network_of(recipe, ranks.nodes)]
@@ -173,7 +182,8 @@ def docker_run(
     words += ["--ulimit", "memlock=-1", "--ulimit", "stack=67108864", "--log-driver", "none"]
     words += ["--env-file", f"{place.release(release)}/engine.env"]
     if ranks.nodes > 1:
-        for variable in FABRIC_ENVIRONMENT:
+        in_ring = len(ranks.fabric[0]) > 2
+        for variable in FABRIC_ENVIRONMENT + RING_ENVIRONMENT * in_ring:
             words += ["--env", variable]
         words.append(Expansion("$RDMA_OPTIONS"))
     words += ["--volume", f"{place.release(release)}/{PLUGIN.name}:{_PLUGIN}:ro"]
@@ -193,25 +203,6 @@ def tar_run(home: str, *options: str) -> list[str]:
         *("--volume", Expansion(f"{home}:{_HOME}"), "--entrypoint", "tar", IMAGE),
         *(*options, "--file", "-", "--directory", _HOME),
     ]
-
-
-def network_of(recipe: Recipe, nodes: int) -> str:
-    """Return Docker's network for an engine: one of its own, in which there is nothing else.
-
-    Where its owner lets it fetch media, it is a bridge, by which it reaches no other container. A
-    pair's is the host's: its RDMA devices have their addresses there alone.
-    """
-    if nodes > 1:
-        return "host"
-    return MEDIA_NETWORK if DOMAINS in recipe.args else "none"
-
-
-def image_id(references: Sequence[str]) -> str:
-    """Return the shell words that print the id of an image by the first name that Docker knows."""
-    return (
-        f"docker image inspect --format '{{{{.Id}}}}' {shlex.join(references)} 2>/dev/null "
-        "| head -n 1"
-    )
 
 
 def quoted(word: str) -> str:

@@ -1,11 +1,14 @@
-"""The confinement of an engine's container, its GPU, and the slices that guard its packets."""
+"""An engine's container: its confinement, its GPU, its image, the slices that guard its packets."""
 
+import shlex
 from collections.abc import Sequence
 
 from sparkwright.common.files import ManagedFile
 from sparkwright.common.paths import HOST_FILES
-from sparkwright.common.ports import MASTER_PORT
+from sparkwright.common.ports import ENGINE_PORTS
 from sparkwright.common.render import unit_file
+from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.declared.recipe.values import DOMAINS
 
 # Docker's options that give a container the GPU. `--gpus`, which uses the toolkit's hook instead of
 # its runtime, fails on Sparks whose toolkit generates CDI specifications, its default since 1.18
@@ -43,14 +46,25 @@ CONTAINER_OPTIONS = (*_GPU, *CONFINEMENT)
 ALONE, PAIR = "sparkwright.slice", "sparkwright_pair.slice"
 
 # Where a group's engines may fetch media from the internet: all that is no address there (RFC 1918,
-# 3927, 4193, 4291, 6598 and multicast), so that nobody sends them to a neighbour by a URL. A pair's
-# has the host's network: there it is the host itself, too, but for the resolver.
+# 3927, 4193, 4291, 6598 and multicast), so that nobody sends them to a neighbour by a URL. It has
+# the host's network: there it is the host itself, too, but for the resolver.
 _NEIGHBOURS = (
     *("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"),
     *("224.0.0.0/4", "fc00::/7", "fe80::/10", "ff00::/8"),
 )
 _HOST, _RESOLVER = "localhost", "127.0.0.53"
 _FILES = HOST_FILES / "engine"
+
+
+def network_of(recipe: Recipe, nodes: int) -> str:
+    """Return Docker's network for an engine: one of its own, in which there is nothing else.
+
+    Where its owner lets it fetch media, it is a bridge, by which it reaches no other container. A
+    group's is the host's: its RDMA devices have their addresses there alone.
+    """
+    if nodes > 1:
+        return "host"
+    return MEDIA_NETWORK if DOMAINS in recipe.args else "none"
 
 
 def slice_of(nodes: int) -> str:
@@ -62,7 +76,7 @@ def guard_files(root: str, fabric: Sequence[str], *, internet: bool) -> list[Man
     """Return the files of the slices, systemd's, by which containers may exchange packets.
 
     Args:
-        fabric: addresses of both Sparks of a pair on the fabric; none where there is no pair.
+        fabric: addresses of all Sparks of a group on the fabric; none for a Spark on its own.
         internet: engines may reach it, to fetch what clients name.
     """
     denied = " ".join(_NEIGHBOURS) if internet else "any"
@@ -70,6 +84,14 @@ def guard_files(root: str, fabric: Sequence[str], *, internet: bool) -> list[Man
     if fabric:
         allowed = " ".join([*fabric, *[_RESOLVER] * internet])
         denied = f"{_HOST} {denied}" if internet else denied
-        values = {"allowed": allowed, "denied": denied, "master": MASTER_PORT}
+        values = {"allowed": allowed, "denied": denied, "ports": ENGINE_PORTS}
         files.append(unit_file(_FILES / PAIR, root=root, **values))
     return files
+
+
+def image_id(references: Sequence[str]) -> str:
+    """Return the shell words that print the id of an image by the first name that Docker knows."""
+    return (
+        f"docker image inspect --format '{{{{.Id}}}}' {shlex.join(references)} 2>/dev/null "
+        "| head -n 1"
+    )

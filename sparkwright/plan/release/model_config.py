@@ -33,6 +33,9 @@ class Shape(Model):
     mtp: int = Field(default=0, ge=0, description="layers of the head that drafts tokens (MTP)")
     kv_heads: int = Field(ge=1, description="key-value heads of an attention layer")
     head_dim: int = Field(ge=1, description="numbers in one of its keys or values")
+    heads: int = Field(default=0, ge=0, description="query heads of an attention layer, if known")
+    experts: int = Field(default=0, ge=0, description="of a layer, if it has any")
+    expert_size: int = Field(default=0, ge=0, description="numbers between its two matrices")
     linear_key_heads: int = Field(default=0, ge=0, description="of a linear-attention layer")
     linear_value_heads: int = Field(default=0, ge=0, description="of a linear-attention layer")
     linear_key_dim: int = Field(default=0, ge=0, description="numbers in one of its keys")
@@ -78,6 +81,9 @@ def _shape(config: Mapping[str, Any], text: Mapping[str, Any]) -> Shape:
         mtp=text.get("mtp_num_hidden_layers") or 0,
         kv_heads=text["num_key_value_heads"],
         head_dim=text.get("head_dim") or text["hidden_size"] // text["num_attention_heads"],
+        heads=text.get("num_attention_heads") or 0,
+        experts=text.get("num_experts") or 0,
+        expert_size=text.get("moe_intermediate_size") or 0,
         **_linear(text),
         number_bytes=_BYTES[_dtype(text) or _dtype(config) or "bfloat16"],
         fp8_kv_cache=_fp8_kv_cache(quantization),

@@ -21,14 +21,18 @@ from sparkwright.plan.release.command import (
     Ranks,
     docker_run,
     environment,
-    image_id,
-    network_of,
     quoted,
     serve_arguments,
     shell_lines,
     tar_run,
 )
-from sparkwright.plan.release.container import CONTAINER_OPTIONS, MEDIA_NETWORK, NEW_MEDIA_NETWORK
+from sparkwright.plan.release.container import (
+    CONTAINER_OPTIONS,
+    MEDIA_NETWORK,
+    NEW_MEDIA_NETWORK,
+    image_id,
+    network_of,
+)
 from sparkwright.plan.release.lock import Lock, checkpoint_key, image_key, unresolved
 from sparkwright.plan.release.programs import program
 
@@ -182,7 +186,7 @@ def _keep(place: Place, release: str) -> str:
     """Return the shell lines that pack what an engine has compiled that began with an empty home.
 
     The supervisor runs them before clients reach the engine: what other Sparks get is of nobody's
-    making who could have got hold of it. Of a pair there is none: each rank compiles its own, both
+    making who could have got hold of it. Of a group there is none: each rank compiles its own, all
     at once.
     """
     file, fresh = shlex.quote(place.compiled(release)), f"{place.cache(CACHE)}.fresh"

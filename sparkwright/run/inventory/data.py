@@ -15,6 +15,7 @@ from sparkwright.common.errors import PlanError, problems_of, refuse
 from sparkwright.common.local_file import content_of
 from sparkwright.common.schema import nearest, shown
 from sparkwright.common.yaml import lines_of
+from sparkwright.declared.fleet.fabric_plan import fabric_of
 from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.group_data import (
     FOLDER,
@@ -177,7 +178,13 @@ def _contradictions(
         layers.append(("--data", given))
         values = {name: value for _, layer in layers for name, value in layer.items()}
         origins = {name: source for source, layer in layers for name in layer}
-        yield from problems_of(settings_of, values, origins.__getitem__)
+        wrong = problems_of(settings_of, values, origins.__getitem__)
+        yield from wrong
+        together = [fleet.replicas[each].sparks for each in fleet.replicas_of(spark or "")]
+        for group in together if not wrong else ():
+            if group[0] == spark:
+                found = problems_of(fabric_of, spark, group, settings_of(values))
+                yield from (f"{origins[each.partition(':')[0]]}: {each}" for each in found)
 
 
 def check_logins(path: Path, hosts: Sequence[Host], key: str | None = None) -> None:

@@ -14,20 +14,20 @@ from pyinfra.api.state import MAX_PARALLEL
 from sparkwright.common.errors import PlanError, refuse
 from sparkwright.common.paths import inventory_file
 from sparkwright.common.yaml import lines_of
-from sparkwright.declared.fleet.file import load_fleet, unsupported
+from sparkwright.declared.fleet.file import unsupported
 from sparkwright.declared.fleet.fleet import Fleet, keys_said, needed
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.run.ending import keep_screen_plain, watch_end
 from sparkwright.run.failures import expect_failures, expect_silence
 from sparkwright.run.inventory.data import Host, check_line
-from sparkwright.run.spark import fleet_of
+from sparkwright.run.spark import fleet_of, read_fleet
 
 # The deploys for the gateway's host.
 GATEWAY = ("deploys/gateway.py", "sparkwright.door.gateway.deploy.apply")
 # The deploys that report on a fleet: a host that does not answer does not end their run.
 LOOKS = {
     f"sparkwright.insight.{name}.deploy": (f"deploys/{name}.py", f"insight.{name}.deploy.apply")
-    for name in ("status", "drift")
+    for name in ("status", "drift", "doctor")
 }
 REMOVAL = ("deploys/remove.py", "sparkwright.upkeep.cleanup.deploy.remove")
 # The deploys that give doors their keys, or compare them.
@@ -45,7 +45,7 @@ def load(path: Path, gateway: bool = False) -> dict[str, list[Host]]:
     With `gateway`, there is the group ``gateway`` alone, of its host: this one is in no run for
     Sparks, so that neither fails because the other is off.
     """
-    fleet = load_fleet(path)
+    fleet = read_fleet(path)
     recipes = {name: load_recipe(name) for name in fleet.recipes}
     with lines_of(path):
         refuse(unsupported(fleet, recipes))
@@ -93,7 +93,7 @@ def _prepare_run(path: Path, groups: dict[str, list[Host]]) -> None:
     hosts = next(iter(groups.values()))
     keep_screen_plain(next((data["spark"] for name, data in hosts if name == "@local"), None))
     if not config.PARALLEL:
-        # A pair does each step on both Sparks at once. pyinfra's default is by the cores of this
+        # A group does each step on all Sparks at once. pyinfra's default is by the cores of this
         # machine, which mostly waits.
         config.PARALLEL = min(len(hosts), MAX_PARALLEL)
     if look := next((module for module, deploys in LOOKS.items() if _runs(deploys)), None):

@@ -1,6 +1,6 @@
 """A rollback: the previous release serves again, or another one that is on the Spark."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from typing import ClassVar
 
 from pyinfra import host
@@ -59,7 +59,7 @@ def apply() -> None:
             f"{own.spark} serves {' and '.join(names)}: found no replica to roll back; expected "
             f"one of them: --limit {names[0]}, or --limit {names[1]}. Nothing was changed."
         )
-    way_back(name="A way back", root=own.place, peer=own.peer)
+    way_back(name="A way back", root=own.place, peers=own.peers)
     laid_down(name="Programs of the switch")
     rollback(name="Serve the release before", own=own)
 
@@ -73,27 +73,32 @@ def to(release: str) -> None:
 
 
 @operation()
-def way_back(root: str, peer: Host | None) -> Generator[PyinfraCommand]:
+def way_back(root: str, peers: Sequence[Host]) -> Generator[PyinfraCommand]:
     """Fail where there is nothing to go back to, before anything is placed for it."""
     own = read_now(host, History.ask(root=root))
-    peers = read_now(peer, History.ask(root=root)) if peer else None
-    if why := obstacle(spark_name(host), own, spark_name(peer) if peer else "", peers):
+    others = {spark_name(each): read_now(each, History.ask(root=root)) for each in peers}
+    if why := obstacle(spark_name(host), own, others):
         yield failing(why)
     else:
         host.noop("there is one")
 
 
-def obstacle(spark: str, own: History, peer: str = "", peers: History | None = None) -> str | None:
-    """Return why there is no way back, as sentences; None if there is one."""
+def obstacle(spark: str, own: History, others: Mapping[str, History] | None = None) -> str | None:
+    """Return why there is no way back, as sentences; None if there is one.
+
+    Args:
+        others: The histories of the group's other Sparks, by their names.
+    """
     release = own.before
     if release is None:
         served = f": only {own.current} has served" if own.current else ""
         return f"There is nothing to go back to on {spark}{served}."
-    if peers and peers.before != release:
-        return (
-            f"{spark} would go back to {release}, {peer} to {peers.before or 'nothing'}: a pair "
-            f"serves one release. Name the recipe in the inventory: {next_line('apply')}"
-        )
+    for name, other in (others or {}).items():
+        if other.before != release:
+            return (
+                f"{spark} would go back to {release}, {name} to {other.before or 'nothing'}: a "
+                f"group serves one release. Name the recipe in the inventory: {next_line('apply')}"
+            )
     if release not in own.installed:
         return (
             f"{release} is no longer on {spark}: {next_line('clean')} keeps `keep_releases` of "

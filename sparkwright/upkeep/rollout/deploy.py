@@ -58,7 +58,7 @@ def switched(own: Target, answers: str, least: float | None) -> Generator[Pyinfr
     release, outcome, speed = own.release, Outcome(), None
     assert release
     try:
-        yield from serving._inner(release, switch_settings(own, release), own.peer, outcome)
+        yield from serving._inner(release, switch_settings(own, release), own.peers, outcome)
         # What makes no tokens has no speed in tokens; what waits for its turn, none now.
         chats = release.recipe.answers == "chat" and not own.on_demand
         if least and outcome.served and own.is_head and chats:

@@ -107,7 +107,7 @@ class Rollout:
             raise self._failed(record, Result.FAILED, problem)
         if problem or now.release != record.release:
             failed = self._failed(record, Result.DOWN, problem or "it served for a moment only")
-            # It may be in force on one Spark of a pair, or serve without giving an answer.
+            # It may be in force on one Spark of a group, or serve without giving an answer.
             if (now.release or len(record.sparks) > 1) and not self.runs.go_back(record):
                 record.result = Result.FAILED
             raise failed

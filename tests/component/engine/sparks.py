@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,13 +17,15 @@ from typing import Any
 from host.common import starts
 from host.common.seat import SOCKETS
 from sparkwright.common.paths import FILES
+from sparkwright.network.link.deploy import new_identity_script
 from tests.clock import patience
-from tests.component.servers import until
+from tests.component.engine.fake_docker import DOCKER, RUN
+from tests.component.servers import free_port, until
 from tests.programs import changed_program, host_program, script
 
 RELEASE = "tiny-0a1b2c3d"
-NAMES = ("spark-a", "spark-b")
-ADDRESSES = (("127.0.0.11", "127.0.0.21"), ("127.0.0.12", "127.0.0.22"))
+NAMES = ("spark-a", "spark-b", "spark-c", "spark-d")
+ADDRESSES = tuple((f"127.0.0.1{n}", f"127.0.0.2{n}") for n in (1, 2, 3, 4))
 
 # Only by its module's name does it find the project, and the programs of a Spark.
 _FAKE = f"env PYTHONPATH={FILES}:{FILES.parent} {sys.executable} -m {__package__}.fake_engine"
@@ -31,7 +34,7 @@ _PROGRAM = """
 import json, sys
 from host.common import probe
 from pathlib import Path
-from host.engine import peer_link, places, standby, supervisor
+from host.engine import meeting, peer_link, places, standby, supervisor
 places.RUN = Path(sys.argv[2]) / "run"
 for name, value in json.loads(sys.argv.pop(1)).items():
     module, _, constant = name.partition(".")
@@ -58,43 +61,6 @@ TIMES: dict[str, Any] = {
 # A probe that fails lasts as long as both of these.
 HANGS = {"probe.TOKEN_DEADLINE": patience(0.1), "probe.COUNTERS_DEADLINE": patience(0.5)}
 ERRORS = {"probe.TOKEN_DEADLINE": patience(0.5), "probe.COUNTERS_DEADLINE": patience(0.1)}
-# A container is a process; the file tells which. Its death is seen when its parent has seen it.
-_DOCKER = """#!/bin/sh
-echo "$*" >> "$STATE/docker.log"
-for name; do :; done
-file=$STATE/container
-case $name in *-standby) file=$STATE/standby ;; esac
-pid=$(cat "$file" 2>/dev/null)
-lives() { [ "$(ps -o stat= -p "$pid" | cut -c 1)" ] && ! ps -o stat= -p "$pid" | grep -q Z; }
-case $1 in
-  version)
-    [ ! -e "$STATE/no-docker" ] || { echo 'Cannot connect to the Docker daemon' >&2; exit 1; } ;;
-  kill) [ -n "$pid" ] && kill -9 "$pid" ;;
-  rm)
-    rm "$STATE/removing" 2>/dev/null && { echo 'removal is already in progress' >&2; exit 1; }
-    [ -n "$pid" ] && kill -9 "$pid" 2>/dev/null; rm -f "$file" ;;
-  rename) mv "$STATE/standby" "$STATE/container" ;;
-  attach) while lives; do sleep 0.05; done ;;
-  stop)
-    while [ -e "$STATE/draining" ]; do sleep 0.05; done
-    kill -15 "$pid"
-    while lives; do sleep 0.05; done ;;
-esac
-"""
-_RUN = """#!/bin/sh
-if [ "$SPARKWRIGHT_STANDBY" ]; then
-  echo $$ > "$STATE/standby"
-  [ ! -e "$STATE/never-waits" ] || exit 1
-  [ ! -e "$SOCKETS" ] || touch "$SOCKETS/standby.sock" "$SOCKETS/waiting"
-  while [ ! -e "$WORD/go" ]; do sleep 0.05; done
-  rm "$SOCKETS/waiting"
-else
-  echo "$SPARK" >> "$STATE/../../starts"
-  echo $$ > "$STATE/container"
-fi
-env > "$STATE/environment"
-[ ! -e "$STATE/status" ] || exit "$(cat "$STATE/status")"
-"""
 
 
 @dataclass
@@ -118,7 +84,7 @@ class Spark:
         for name in ("fake/bin", "secrets", "link", "bin", "state", f"{SOCKETS}/{release}"):
             (self.root / name).mkdir(parents=True, exist_ok=True)
         folder.mkdir(parents=True, exist_ok=True)
-        fabric = ADDRESSES if len(sparks) == 2 else ()
+        fabric = ADDRESSES[: len(sparks)] if len(sparks) > 1 else ()
         unit: dict[str, Any] = {"model": "tiny", "answers": "chat"}
         unit |= {"start_timeout": patience(), "longest_step": 0, "unified": True}
         unit |= {"stop_timeout": 5, "rank": rank, "sparks": sparks, "fabric": fabric}
@@ -127,13 +93,10 @@ class Spark:
         shutil.copy(host_program("start")[2], self.root / "bin/sparkwright-host")
         self.unit(release, **unit)
         serve = f"exec {_FAKE} {self.root} {release} {self.state}\n"
-        script(folder / "run", _RUN + ("exec sleep infinity\n" if rank else serve))
-        script(self.state / "bin/docker", _DOCKER)
-        own = ADDRESSES[rank]
-        links = [
-            {"ifname": name, "addr_info": [{"local": address}]}
-            for name, address in zip(("enp1s0f0np0", "enP2p1s0f0np0"), own, strict=True)
-        ]
+        script(folder / "run", RUN + ("exec sleep infinity\n" if rank else serve))
+        script(self.state / "bin/docker", DOCKER)
+        addresses = zip(("enp1s0f0np0", "enP2p1s0f0np0"), ADDRESSES[rank], strict=True)
+        links = [{"ifname": name, "addr_info": [{"local": each}]} for name, each in addresses]
         (self.state / "links").write_text(json.dumps(links))
         script(self.state / "bin/iptables", "#!/bin/sh\ntrue\n")
         script(self.state / "bin/ip", '#!/bin/sh\ncat "$STATE/links"\n')
@@ -296,6 +259,46 @@ class Spark:
         """The environment of the container's client."""
         lines = (self.state / "environment").read_text().splitlines()
         return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def group(folder: Path, count: int) -> list[Spark]:
+    """Make a head and its workers, which trust each other."""
+    port, names = free_port(), NAMES[:count]
+    sparks = [Spark(folder / name, name, port) for name in names]
+    for rank, spark in enumerate(sparks):
+        spark.prepare(rank, names)
+        identify(spark)
+    for spark in sparks:
+        trust(spark, *(each for each in sparks if each is not spark))
+    return sparks
+
+
+def identify(spark: Spark) -> None:
+    """Give a Spark a new key and certificate, as a deploy does."""
+    command = ["sh", "-c", new_identity_script(str(spark.root), spark.name)]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def trust(spark: Spark, *peers: Spark) -> None:
+    """Pin the certificates of the other Sparks."""
+    known = "".join((peer.root / "link/own.crt").read_text() for peer in peers)
+    (spark.root / "link/peer.crt").write_text(known)
+
+
+def take_turns(sparks: Sequence[Spark]) -> None:
+    """Have requests start their model."""
+    for rank, spark in enumerate(sparks):
+        own = {"seat": "", "rank": rank, "on_demand": True}
+        (spark.root / "manifests").mkdir()
+        (spark.root / "manifests/turns.json").write_text(json.dumps({"replicas": {"big": own}}))
+
+
+def serve(sparks: Sequence[Spark], **times: float) -> None:
+    """Start a life of each, and wait until all serve."""
+    for spark in sparks:
+        spark.start(**times)
+    for spark in sparks:
+        spark.wait_ready()
 
 
 def lives(pid: int) -> bool:

@@ -4,16 +4,24 @@ import json
 import os
 import signal
 import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sparkwright.network.link.deploy import new_identity_script
 from tests.clock import patience
-from tests.component.engine.sparks import HANGS, NAMES, RELEASE, Spark
-from tests.component.servers import free_port, listens, until
+from tests.component.engine.sparks import (
+    HANGS,
+    NAMES,
+    RELEASE,
+    Spark,
+    group,
+    identify,
+    serve,
+    take_turns,
+    trust,
+)
+from tests.component.servers import listens, until
 
 Pair = tuple[Spark, Spark]
 
@@ -21,33 +29,10 @@ Pair = tuple[Spark, Spark]
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Pair]:
     """Head and worker, which trust each other."""
-    port = free_port()
-    head, worker = (Spark(tmp_path / name, name, port) for name in NAMES)
-    for rank, spark in enumerate((head, worker)):
-        spark.prepare(rank, NAMES)
-        identify(spark)
-    trust(head, worker)
-    trust(worker, head)
+    head, worker = group(tmp_path, 2)
     yield head, worker
     for spark in (head, worker):
         spark.close()
-
-
-def identify(spark: Spark) -> None:
-    """Give a Spark a new key and certificate, as a deploy does."""
-    script = new_identity_script(str(spark.root), spark.name)
-    subprocess.run(["sh", "-c", script], check=True, capture_output=True)
-
-
-def trust(spark: Spark, peer: Spark) -> None:
-    (spark.root / "link/peer.crt").write_text((peer.root / "link/own.crt").read_text())
-
-
-def serve(pair: Pair, **times: float) -> None:
-    for spark in pair:
-        spark.start(**times)
-    for spark in pair:
-        spark.wait_ready()
 
 
 def test_the_worker_starts_first_and_both_serve_until_the_head_is_stopped(pair: Pair) -> None:
@@ -99,9 +84,7 @@ def test_where_models_take_turns_the_worker_asks_for_its_place_and_gives_it_back
     pair: Pair,
 ) -> None:
     head, worker = pair
-    for spark in pair:
-        (spark.root / "manifests").mkdir()
-        (spark.root / "manifests/turns.json").write_text("{}")
+    take_turns(pair)
     run = worker.root / "run"
     asks, go, back = (run / f"{RELEASE}.worker.{word}" for word in ("asks", "go", "back"))
     for spark in pair:

@@ -2,7 +2,8 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -13,7 +14,7 @@ from host.artifacts.weights.checkpoint import Record
 from host.artifacts.weights.record import LARGEST_RECORD
 from sparkwright.artifacts.weights.weights import manifest_text
 from tests.clock import patience
-from tests.component.servers import until
+from tests.component.servers import free_port, until
 from tests.makers.fetching import NAME, SIZE, Spark
 from tests.makers.share import Lender, Line, lending
 
@@ -22,25 +23,60 @@ BLOCK = 64 * 1024
 
 @dataclass
 class Worker(Spark):
-    """A Spark whose manifest names the head's share."""
+    """A Spark whose manifest names the head's share, after others'."""
 
     line: Line
+    others: Sequence[int] = ()
 
     def order(self) -> None:
-        text = manifest_text(self.locked, share=f"http://127.0.0.1:{self.line.port}/weights/{NAME}")
+        ports = (*self.others, self.line.port)
+        shares = [f"http://127.0.0.1:{port}/weights/{NAME}" for port in ports]
+        text = manifest_text(self.locked, shares=shares)
         (self.root / f"manifests/{NAME}.json").write_text(text)
+
+
+@contextmanager
+def working(head: Spark, lender: Lender, root: Path, *others: int) -> Iterator[Worker]:
+    for folder in ("manifests", "jobs", "secrets"):
+        (root / folder).mkdir(parents=True)
+    line = Line(lender.port)
+    worker = Worker(root, head.source, head.url, head.hub_root, head.locked, NAME, line, others)
+    worker.order()
+    yield worker
+    line.close()
 
 
 @pytest.fixture
 def worker(head: Spark, lender: Lender, tmp_path: Path) -> Iterator[Worker]:
-    root = tmp_path / "worker"
-    for folder in ("manifests", "jobs", "secrets"):
-        (root / folder).mkdir(parents=True)
-    line = Line(lender.port)
-    worker = Worker(root, head.source, head.url, head.hub_root, head.locked, NAME, line)
-    worker.order()
-    yield worker
-    line.close()
+    with working(head, lender, tmp_path / "worker") as worker:
+        yield worker
+
+
+def test_who_copies_lends_each_file_while_the_next_one_comes(
+    worker: Worker, head: Spark, lender: Lender, tmp_path: Path
+) -> None:
+    worker.line.rate = SIZE // 2
+    with (
+        lending(worker.root) as second,
+        working(head, lender, tmp_path / "third", second.port) as third,
+    ):
+        late, early = third.begin(), worker.begin()
+        until(lambda: (third.folder / "config.json").exists())
+        assert not (worker.folder / "model.safetensors").exists()
+        assert early.wait(patience()) == late.wait(patience()) == 0
+        assert (third.wrong(), third.line.sent) == ({}, 0)
+
+
+def test_the_head_lends_in_the_place_of_another_that_does_not(
+    head: Spark, lender: Lender, tmp_path: Path
+) -> None:
+    (tmp_path / "nothing").mkdir()
+    with lending(tmp_path / "nothing") as second:
+        for port in (free_port(), second.port):
+            with working(head, lender, tmp_path / f"worker-{port}", port) as worker:
+                said = worker.succeed()
+                assert f"From now on http://127.0.0.1:{worker.line.port}/" in said
+                assert worker.line.sent == worker.locked.size
 
 
 def test_copies_only_what_is_missing(worker: Worker) -> None:

@@ -136,6 +136,17 @@ def test_each_cause_is_sent_once(root: Path, hook: type[Hook]) -> None:
     assert len(hook.got) == 5
 
 
+def test_a_spark_that_its_group_misses_is_named_once(root: Path, hook: type[Hook]) -> None:
+    for reason in ("no answer", "its engine is not started"):
+        said = f"StatusText=missing for 15 min: spark-b at 10.0.0.2: {reason}"
+        unit = f"Id=vllm@tiny-1.service\\nActiveState=activating\\n{said}\\n"
+        script(root / "bin/systemctl", f"#!/bin/sh\nprintf '{unit}'\n")
+        look(root)
+        later(root, 3700)
+    (line,) = hook.got
+    assert line.startswith(f"{PATH} spark-a: in its group missing for 15 min: spark-b. Next: ")
+
+
 def test_a_disk_that_runs_out_is_named(root: Path, hook: type[Hook]) -> None:
     assert "answered 200" in changed(root, DISK_FULL=1 << 62)
     assert changed(root, DISK_FULL=1 << 62) == ""

@@ -153,3 +153,17 @@ def test_a_worker_that_tells_nothing_is_told_of(root: Path, says: bytes | None) 
             found = written(root)
     assert found['spark_peer_answers{spark="spark-b"}'] == 0
     assert found['spark_gpu_power_watts{spark="spark-a"}'] == 61.42
+
+
+def test_each_worker_of_a_group_is_asked(root: Path) -> None:
+    file = root / "releases/tiny-1/unit.json"
+    fabric = [["192.168.100.11"], ["127.0.0.1"], ["127.0.0.2"]]
+    unit = {"sparks": ["spark-a", "spark-b", "spark-c"], "fabric": fabric}
+    file.write_text(json.dumps({**unit, "rank": 0}))
+    with worker(OWN.replace("spark-a", "spark-b").encode()):
+        found = written(root)
+    assert found['spark_gpu_clock_hertz{spark="spark-b"}'] == 2405e6
+    answers = {spark: found[f'spark_peer_answers{{spark="spark-{spark}"}}'] for spark in "bc"}
+    assert answers == {"b": 1, "c": 0}
+    file.write_text(json.dumps({**unit, "rank": 2}))
+    assert not [name for name in written(root) if "peer" in name or "spark-c" not in name]

@@ -163,11 +163,12 @@ def test_a_gpu_that_tells_nothing_leaves_empty_fields(root: Path, fault: str) ->
         assert gap(seen(root)) <= patience(3)
 
 
-def test_each_of_a_pair_has_the_others_lines_and_nobody_elses(root: Path, tmp_path: Path) -> None:
-    other, here, there = tmp_path / "other", "127.0.0.1", "127.0.0.2"
+def test_the_next_of_a_group_has_its_lines_and_nobody_elses(root: Path, tmp_path: Path) -> None:
+    other, here, there, third = tmp_path / "other", "127.0.0.1", "127.0.0.2", "127.0.0.3"
     (other / "state").mkdir(parents=True)
-    with running(root, FIRST, here, there):
-        with running(other, SECOND, there, here, KMSG="/none"):
+    with running(root, FIRST, here, third, there), socket.socket(type=socket.SOCK_DGRAM) as after:
+        after.bind((third, PORT))
+        with running(other, SECOND, there, here, third, KMSG="/none"):
             wait(lambda: len(seen(root, "> ")) >= 5)
             with socket.socket(type=socket.SOCK_DGRAM) as stranger:
                 stranger.sendto(b"1 2 ! STRANGER", (here, PORT))
@@ -175,6 +176,8 @@ def test_each_of_a_pair_has_the_others_lines_and_nobody_elses(root: Path, tmp_pa
             wait(lambda: len(seen(root, "> ")) >= some + 3)
             texts = {each["text"] for each in seen(other)}
         assert len(texts & {each["text"] for each in seen(root, "> ")}) >= 5
+        sent = {after.recv(4096).decode() for _ in range(5)}
+        assert len(sent & {each["text"] for each in seen(root)}) == 5
         # What it says has to be lines, and its own go on.
         one = seen(root)[-1]["up"]
         with socket.socket(type=socket.SOCK_DGRAM) as peer:

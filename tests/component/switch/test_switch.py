@@ -283,10 +283,11 @@ def test_what_was_started_and_enabled_by_hand_is_stopped(served: Spark) -> None:
     is_new(served)
 
 
-@pytest.fixture
-def worker(served: Spark) -> Spark:
+@pytest.fixture(params=[1, 3])
+def worker(served: Spark, request: pytest.FixtureRequest) -> Spark:
     for name in (OLD, NEW):
-        served.release(name, rank=1, pair=True)
+        served.release(name, rank=request.param, pair=True)
+        served.unit(name, sparks=[*"abcd"])
     return served
 
 
@@ -301,6 +302,12 @@ def test_a_worker_waits_for_its_head_to_stop(worker: Spark) -> None:
     assert worker.running == worker.boots == [NEW]
     assert not (worker.state / f"{OLD}.failed").exists()
     assert not (worker.root / "door").exists()
+
+
+def test_a_worker_waits_for_no_head_that_is_not_in_its_new_group(worker: Spark) -> None:
+    worker.unit(NEW, sparks=[*"bcd"])
+    assert worker.switch(orders={"door": False, "drain": LONG}) == 0
+    assert worker.running == worker.boots == [NEW]
 
 
 def test_a_head_that_does_not_stop_leaves_its_worker_as_it_is(worker: Spark) -> None:

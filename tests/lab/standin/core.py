@@ -1,7 +1,7 @@
 """The processes behind the server: the engine's core, and the worker of this rank.
 
 They have vLLM's names, and die and hang as vLLM's do: the core computes nothing without its worker,
-and a worker of two nothing without the other, which it reaches by a connection over the fabric.
+and a worker of a group nothing without the others, which it reaches by connections over the fabric.
 """
 
 import json
@@ -111,13 +111,14 @@ def worker(options: Namespace, core: Connection) -> None:
         while True:
             signal.pause()
     listener = _listener(options) if options.nnodes > 1 else None
-    other = _meet(listener) if listener else None
+    others = [_meet(listener) for _ in range(1, options.nnodes) if listener]
     core.send("ready")
     while True:
         core.recv()
         time.sleep(PACE)
-        if other:
+        for other in others:
             other.sendall(_EXCHANGE)
+        for other in others:
             if not _receive(other):
                 raise ConnectionResetError("Connection closed by peer")
         core.send("done")
@@ -143,7 +144,7 @@ def _join(options: Namespace) -> socket.socket:
 
 
 def _listener(options: Namespace) -> socket.socket:
-    """Return what the other rank is to connect to; it stays open."""
+    """Return what the other ranks are to connect to; it stays open."""
     address = ("::", options.master_port)
     listener = socket.create_server(address, family=socket.AF_INET6, dualstack_ipv6=True)
     listener.settimeout(options.distributed_timeout_seconds or 600)
@@ -159,7 +160,7 @@ def _meet(listener: socket.socket) -> socket.socket:
 
 
 def _receive(connection: socket.socket) -> bool:
-    """Take what the other rank tells in a step; False when it is gone."""
+    """Take what another rank tells in a step; False when it is gone."""
     left = len(_EXCHANGE)
     try:
         while left and (part := connection.recv(left)):

@@ -122,7 +122,7 @@ def test_nothing_is_written_for_what_cannot_be_used(folder: Path, seen: Looks) -
     ("words", "sentence"),
     [
         (["--spark", "a", "--spark", "b"], "expected --pair"),
-        (["--spark", "a", "--pair"], "found 1 Sparks; expected two"),
+        (["--spark", "a", "--pair"], "found 1 Sparks; expected 2, 3, 4 or 8"),
         (["--spark", "a", "--recipe", "qwen3.6-35b-nvida"], "did you mean 'qwen3.6-35b-nvidia'"),
         (["--spark", "a", "--key", "/nosuch"], "--key: found no file /nosuch; expected a private"),
         (["--spark", "ssh://a"], "expected the address of a Spark"),
@@ -245,6 +245,9 @@ def test_an_inventory_is_read_as_it_was_meant(tmp_path: Path) -> None:
     declared = load_fleet(file)
     assert [*declared.sparks.values()] == sparks
     assert [each.sparks for each in declared.replicas.values()] == [["spark-a", "spark-b"]]
+    file.write_text(inventory_text(sparks * 2, "lab-tiny", True))
+    (group,) = yaml.safe_load(file.read_text())["replicas"].values()
+    assert group["sparks"] == [f"spark-{end}" for end in "abcd"]
     # Without --pair, each of many is a replica.
     file.write_text(inventory_text([spark(f"host-{n}") for n in range(64)], "lab-tiny", False))
     declared = load_fleet(file)

@@ -127,7 +127,7 @@ def _inventories() -> Iterable[str]:
             REPLICA.format(line)
             for line in (
                 "x: {recipe: chatty, sparks: []}",
-                "x: {recipe: chatty, sparks: [a, b, c]}",
+                "x: {recipe: chatty, sparks: [a, b, c, d, e]}",
                 "x: {recipe: chatty}",
                 "x: {recipe: chatty, sparks: [a], api_key: x}",
                 "x: {recipe: chatty, sparks: [a], prot: 1}",
@@ -151,7 +151,7 @@ def test_an_inventory_that_cannot_be_is_refused(content: str) -> None:
         {"name": "x"},
         {"descripton": "x"},
         {"hardware": ["gb11"]},
-        {"sparks": [3]},
+        {"sparks": [5]},
         {"vllm": 0.33},
         *({"image": image} for image in ("example.org/vllm", "example.org/vllm:1 --privileged")),
         *({"image": image} for image in ({"build": "a"}, {"build": "../a", "base": "a/b:1"})),

@@ -7,12 +7,15 @@ import pytest
 from host.engine import peer_link
 from host.engine.container import fabric_environment
 from sparkwright.common.ports import LINK_PORT
-from sparkwright.plan.release.command import FABRIC_ENVIRONMENT
+from sparkwright.plan.release.command import FABRIC_ENVIRONMENT, RING_ENVIRONMENT
 
 FOUND = {"192.168.100.11": "enp1s0f0np0", "192.168.101.11": "enP2p1s0f0np0"}
-DEVICES = {"enp1s0f0np0": "rocep1s0f0", "enP2p1s0f0np0": "roceP2p1s0f0"}
-VERBS = {"enp1s0f0np0": "uverbs0", "enP2p1s0f0np0": "uverbs2"}
+RING = {**FOUND, "192.168.100.75": "enp1s0f1np1", "192.168.101.75": "enP2p1s0f1np1"}
+DEVICES = {netdev: netdev.replace("en", "roce", 1)[:-3] for netdev in RING.values()}
+VERBS = {netdev: f"uverbs{2 * number}" for number, netdev in enumerate(RING.values())}
 MAPPED = {
+    "enp1s0f1np1": "0000:0000:0000:0000:0000:ffff:c0a8:644b",
+    "enP2p1s0f1np1": "0000:0000:0000:0000:0000:ffff:c0a8:654b",
     "enp1s0f0np0": "0000:0000:0000:0000:0000:ffff:c0a8:640b",
     "enP2p1s0f0np0": "0000:0000:0000:0000:0000:ffff:c0a8:650b",
 }
@@ -41,7 +44,7 @@ def sysfs(tmp_path: Path) -> Path:
 
 
 def test_both_twins(sysfs: Path) -> None:
-    for netdev in DEVICES:
+    for netdev in FOUND.values():
         device(sysfs, netdev, 3)
     assert fabric_environment(FOUND, sysfs) == (
         {
@@ -71,7 +74,7 @@ def test_both_twins(sysfs: Path) -> None:
 def test_the_index_is_found_and_must_be_one(
     sysfs: Path, indexes: tuple[int, int], expected: str | None
 ) -> None:
-    for netdev, index in zip(DEVICES, indexes, strict=True):
+    for netdev, index in zip(FOUND.values(), indexes, strict=True):
         device(sysfs, netdev, index)
     environment, warnings = fabric_environment(FOUND, sysfs)
     assert environment.get("NCCL_IB_GID_INDEX") == expected
@@ -95,3 +98,21 @@ def test_without_rdma(sysfs: Path) -> None:
     # Docker passes on what is set.
     assert {*environment, *with_rdma} == {*FABRIC_ENVIRONMENT, "RDMA_OPTIONS"}
     assert peer_link.PORT == LINK_PORT
+
+
+def test_in_a_ring_each_cable_has_devices_and_all_meet_at_one_address(sysfs: Path) -> None:
+    for netdev in RING.values():
+        device(sysfs, netdev, 3)
+    environment, warnings = fabric_environment(RING, sysfs)
+    pair, _ = fabric_environment(FOUND, sysfs)
+    devices = "rocep1s0f0,roceP2p1s0f0,rocep1s0f1,roceP2p1s0f1"
+    assert {key: value for key, value in environment.items() if pair.get(key) != value} == {
+        "NCCL_IB_HCA": devices,
+        "NCCL_IB_SUBNET_AWARE_ROUTING": "1",
+        "NCCL_IB_MERGE_NICS": "0",
+        "NCCL_NET_PLUGIN": "none",
+        "NCCL_CROSS_NIC": "1",
+        "RDMA_OPTIONS": " ".join(f"--device /dev/infiniband/uverbs{n}" for n in (0, 2, 4, 6)),
+    }
+    assert {*environment} == {*FABRIC_ENVIRONMENT, *RING_ENVIRONMENT, "RDMA_OPTIONS"}
+    assert warnings == []

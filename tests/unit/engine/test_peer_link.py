@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from host.engine.peer_link import Pair
+from host.engine.peer_link import Group
 
 RIGHT = {"release": "tiny-1", "spark": "spark-b", "rank": 1}
 
 
-def of_rank(rank: int) -> Pair:
-    return Pair(Path("/r"), "tiny-1", rank, ("spark-a", "spark-b"), ("10.0.0.1", "10.0.0.2"))
+def of_rank(rank: int) -> Group:
+    return Group(Path("/r"), "tiny-1", rank, ("spark-a", "spark-b"), ("10.0.0.1", "10.0.0.2"))
 
 
 @pytest.mark.parametrize(
@@ -23,4 +23,4 @@ def of_rank(rank: int) -> Pair:
     ],
 )
 def test_no_other_one(change: dict[str, Any], said: str) -> None:
-    assert (of_rank(0).objection(RIGHT | change) or "").startswith(said)
+    assert (of_rank(0).objection(RIGHT | change, 1) or "").startswith(said)

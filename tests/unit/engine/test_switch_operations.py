@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -204,9 +205,11 @@ def test_the_other_of_a_pair_ends_its_switch_too(monkeypatch: pytest.MonkeyPatch
         theirs = Outcome(ended=True, reason="no GPU", began=Outcome().began)
         monkeypatch.setitem(operations._last, (worker.name, ours.id), theirs)
         worker.data.spark = "b"
+    sound = SimpleNamespace(name="@fake/sound")
+    monkeypatch.setitem(operations._last, (sound.name, ours.id), Outcome())
     outcome = Outcome()
     with own.current() as host:
-        operations._follow(host.state, host, "/opt/x", ours.id, worker, outcome)
+        operations._follow(host.state, host, "/opt/x", ours.id, [sound, worker], outcome)
     assert own.scripts() == [f"systemctl stop --no-block switch@{ours.id}.service"]
     assert (outcome.served, outcome.reason) == (False, "b: no GPU")
 
@@ -220,7 +223,7 @@ def test_the_log_of_a_switch_that_fails_within_a_look_is_read(
     log = "vllm: error: unrecognized arguments: --x"
     own, outcome = head(said(False), said(True, **failed), said(True, log, **failed)), Outcome()
     with own.current() as host:
-        operations._follow(host.state, host, "/opt/x", pair(0).id, None, outcome)
+        operations._follow(host.state, host, "/opt/x", pair(0).id, [], outcome)
     assert outcome.log == ["vllm: error: unrecognized arguments: --x"]
     assert (outcome.served, outcome.reason) == (False, "it ended")
 
@@ -231,7 +234,7 @@ def test_what_a_start_took_is_told_once_it_serves(monkeypatch: pytest.MonkeyPatc
     looks = [said(False, phase="trial") | {"start": took.model_dump()}, said(True, phase="done")]
     own, outcome = head(*looks), Outcome()
     with own.current() as host:
-        operations._follow(host.state, host, "/opt/x", pair(0).id, None, outcome)
+        operations._follow(host.state, host, "/opt/x", pair(0).id, [], outcome)
     assert outcome.start == took
 
 

@@ -124,9 +124,9 @@ def test_the_way_back() -> None:
     assert obstacle("x", history()) == "There is nothing to go back to on x."
     assert obstacle("x", history("a")) == "There is nothing to go back to on x: only a has served."
     assert "d is no longer on x" in (obstacle("x", history("d", "a")) or "")
-    of_pair = obstacle("x", history("a", "b"), "y", history("b"))
+    of_pair = obstacle("x", history("a", "b"), {"y": history("b")})
     assert "x would go back to a, y to nothing" in (of_pair or "")
-    assert obstacle("x", history("a", "b"), "y", history("a", "b")) is None
+    assert obstacle("x", history("a", "b"), {"y": history("a", "b")}) is None
 
 
 REPORT = {"previous": "old", "beside": False, "message": "", "total": 0, "restored": False}

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from pyinfra.api.deploy import add_deploy
 from pyinfra.api.state import StateStage
 
@@ -29,13 +30,6 @@ replicas:
   chat: {recipe: lab-tiny, sparks: [a]}
   other: {recipe: lab-tiny, sparks: [b]}
   embed: {recipe: lab-built, sparks: [a], port: 8001, api_key: none}
-"""
-PAIR = """\
-sparks:
-  a: {}
-  b: {}
-replicas:
-  chat: {recipe: lab-tiny, sparks: [a, b]}
 """
 FOUND = {
     "machine": lambda **_: SPARK | {"clock": int(time.time())},
@@ -119,22 +113,28 @@ def test_all_is_asked_beforehand(more: dict[str, Any], fleet: Path) -> None:
     assert {"machine", "placed", "engines", "firewall"} <= {*asked}
 
 
-def test_so_is_what_the_other_of_a_pair_reads(fleet: Path) -> None:
-    fleet.write_text(PAIR)
+@pytest.mark.parametrize("number", [2, 3, 4, 8])
+def test_so_is_what_the_others_of_a_group_read(fleet: Path, number: int) -> None:
+    names = list("abcdefgh"[:number])
+    declared = {"sparks": names, "recipe": "lab-tiny"}
+    known: dict[str, dict[str, str]] = {name: {} for name in names}
+    fleet.write_text(yaml.safe_dump({"sparks": known, "replicas": {"chat": declared}}))
     sparks = []
-    for rank, name in enumerate(("a", "b")):
+    for rank, name in enumerate(names):
         found = FOUND | {
             "network.fabric": fabric_spark(rank).model_dump(mode="json"),
+            "network.neighbors": {"heard": {}},
             "network.link": {"state": "fit", "certificate": "x"},
             "machine": SPARK | {"clock": int(time.time()), "machine": name},
         }
-        data = SERVES | {"ranks": ["a", "b"], "rank": rank, "spark": name, "hardware": "gb10"}
+        data = SERVES | {"ranks": names, "rank": rank, "spark": name, "hardware": "gb10"}
         spark = fake_host(state=found, fleet=str(fleet), **data)
         sparks.append(replace(spark, name=f"@fake/{name}"))
-    head, worker = sparks
-    head.peers = (worker,)
+    head, *workers = sparks
+    head.peers = tuple(workers)
     plan(head)
-    assert (len(head.asked), len(worker.asked)) == (1, 1)
+    # Who answers at the ports is asked once it is known who could.
+    assert [len(spark.asked) for spark in sparks] == [1 if number == 2 else 2] * number
 
 
 SHARED = """\

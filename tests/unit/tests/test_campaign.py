@@ -4,7 +4,7 @@ import pytest
 
 from tests.campaign.faults import BLOWS, ENDS
 from tests.campaign.invariants import Window, objections
-from tests.campaign.plan import BROKEN, FAULTS, REFUSED, UNREACHABLE, WHOLE
+from tests.campaign.plan import BROKEN, FAULTS, REFUSED, SPARKS, UNREACHABLE, WHOLE, draw
 from tests.driver.load import Answer
 
 
@@ -47,3 +47,12 @@ def test_each_fault_strikes_and_what_lasts_has_an_end() -> None:
     assert FAULTS.keys() - BLOWS.keys() == {"run killed"}
     assert BLOWS.keys() <= FAULTS.keys()
     assert {name for name, kind in FAULTS.items() if kind.seconds[1]} == ENDS.keys()
+
+
+def test_rounds_of_all_kinds_are_drawn_and_strike_any_spark() -> None:
+    struck: dict[str, set[int]] = {}
+    for number in range(200):
+        drawn = draw(7, number)
+        strikes = (strike for scene in drawn.scenes for strike in scene.strikes)
+        struck.setdefault(drawn.topology, set()).update(strike.spark for strike in strikes)
+    assert {name: len(sparks) for name, sparks in struck.items()} == SPARKS

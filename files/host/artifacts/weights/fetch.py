@@ -1,6 +1,6 @@
 """fetch-weights ROOT FOLDER: make ROOT/FOLDER what ROOT/manifests/FOLDER.json says.
 
-Fetches only what is missing or wrong: from the other Spark of a pair, or from the hub at the pinned
+Fetches only what is missing or wrong: from other Sparks of a group, or from the hub at the pinned
 commit or the bundle in its place; before that from other folders of this Spark, which that file
 names. Resumes what was begun; verifies everything by hash. The folder holds nothing else
 afterwards, but for names that start with a dot: other files are moved to
@@ -32,6 +32,8 @@ from host.common.retry import RetryableError, retry, run_job
 PATIENCE = 20
 # Seconds before each further try of it: a Spark that lost its power is back in less than these.
 DELAYS = (1, 2, *[5] * 35)
+# Of one that copies itself, and in whose place another lends: it has a file within seconds.
+BRIEF = (*[1] * 20, *[2] * 20)
 REMEDY = (
     "look at fabric-share.socket on that Spark, and at the cable; then run again, "
     "which goes on where this ended"
@@ -39,40 +41,51 @@ REMEDY = (
 
 
 class PeerSource:
-    """A folder that the other Spark of a pair lends over the fabric, by its URL."""
+    """A folder that other Sparks of a group lend over the fabric, by its URLs: the best first."""
 
     phase = "copying"
     # While one writes, others receive and hash: so the disk always has something to do.
     connections = 8
 
-    def __init__(self, url: str, progress: Progress) -> None:
-        self.name = url
-        self._address = urlsplit(url)
-        self._netloc = self._address.netloc
+    def __init__(self, urls: Sequence[str], progress: Progress) -> None:
+        self.name = urls[0]
+        self._urls = [*urls]
         self._progress = progress
 
     def fetch(self, growing: ResumableFile) -> None:
         """Append what a file lacks, or raise a JobError."""
-        attempt, path = partial(self._attempt, growing), growing.file.path
-        retry(attempt, lambda: growing.position, self._progress, path, REMEDY, DELAYS)
+        while True:
+            url, *others = self._urls
+            attempt, path = partial(self._attempt, url, growing), growing.file.path
+            delays = BRIEF if others else DELAYS
+            try:
+                retry(attempt, lambda: growing.position, self._progress, path, REMEDY, delays)
+                return
+            except JobError as error:
+                if not others:
+                    raise
+                log(f"{path}: {error} From now on {others[0]} is asked.")
+                if self._urls[0] == url:
+                    self._urls = others
 
-    def _attempt(self, growing: ResumableFile) -> None:
-        connection = http.client.HTTPConnection(self._netloc, timeout=PATIENCE)
+    def _attempt(self, url: str, growing: ResumableFile) -> None:
+        netloc, prefix = urlsplit(url).netloc, urlsplit(url).path
+        connection = http.client.HTTPConnection(netloc, timeout=PATIENCE)
         file, what = growing.file, "answer"
         try:
-            address = f"{self._address.path}/{quote(file.path)}?hash={file.digest}"
+            address = f"{prefix}/{quote(file.path)}?hash={file.digest}"
             connection.request("GET", address, headers={"Range": f"bytes={growing.position}-"})
             answer = connection.getresponse()
             if answer.status != http.client.PARTIAL_CONTENT:
                 said = answer.read(1000).decode(errors="replace")
                 if answer.status == http.client.FORBIDDEN:
-                    raise JobError(f"{self._netloc} refuses this Spark: {said}.")
-                raise RetryableError(f"{self._netloc} says: {said}")
+                    raise JobError(f"{netloc} refuses this Spark: {said}.")
+                raise RetryableError(f"{netloc} says: {said}")
             what = "whole answer"
             growing.append(answer.readinto)
         except (OSError, EOFError, http.client.HTTPException) as error:
             reason = getattr(error, "strerror", None) or str(error) or "it ended early"
-            raise RetryableError(f"no {what} from {self._netloc} ({reason})") from error
+            raise RetryableError(f"no {what} from {netloc} ({reason})") from error
         finally:
             connection.close()
 
@@ -140,8 +153,8 @@ class FolderSource:
 def source(root: Path, name: str, manifest: dict[str, Any], progress: Progress) -> FolderSource:
     """Return what a manifest names: folders here, and the other Spark, a bundle, or the hub."""
     rest: Source | None = None
-    if "source" in manifest:
-        rest = PeerSource(manifest["source"], progress)
+    if "sources" in manifest:
+        rest = PeerSource(manifest["sources"], progress)
     elif "bundle" not in manifest:
         rest = Repository(manifest["endpoint"], manifest["repo"], manifest["commit"], progress)
     return FolderSource(elsewhere(root, name, manifest), rest)

@@ -10,7 +10,7 @@ from typing import Any
 from host.engine.switch.state import Report
 from host.engine.switch.units import Unit, reset_failed, run, systemctl
 
-# Seconds for what an engine's start takes beside the engine: Docker, and the peer of a pair.
+# Seconds for what an engine's start takes beside the engine: Docker, and the other Sparks.
 MARGIN = 120
 # Bytes without which nothing is begun: an engine that starts writes state, logs and caches, and
 # Docker a container; the previous one needs as much to come back.

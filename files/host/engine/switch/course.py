@@ -99,7 +99,6 @@ class Switch:
         serves = previous is not None and units.Unit(previous).active
         self._report.note(previous=previous, restored=serves)
         unit = check(self._root, self._new)
-        pair = bool(unit["fabric"])
         candidate = Candidate(self._new, unit["start_timeout"], self._report, self._pause)
         beside = bool(
             (self._orders["beside"] and previous and ran)
@@ -118,7 +117,7 @@ class Switch:
                 units.point(self._root, self._new)
             if previous and ran and not beside:
                 asyncio.run(self._prepare(unit, previous))
-                self._stop_previous(previous, pair)
+                self._stop_previous(previous, unit)
             # A run starts no model that requests start, but has one that serves replaced.
             starts = not self._orders.get("lazy") or serves or not units.Unit(self._new).ended
             if starts and not self._place.is_taken:
@@ -178,10 +177,12 @@ class Switch:
         self._pause()
         await asyncio.sleep(0)
 
-    def _stop_previous(self, previous: str, pair: bool) -> None:
+    def _stop_previous(self, previous: str, unit: dict[str, Any]) -> None:
         """Stop it when what is in flight is answered, or has had its time."""
         seconds, theirs = self._orders["drain"], laid_down(self._root, previous)
-        has_head = pair and theirs.get("fabric") and theirs.get("rank") == 1
+        # One that is not in the new group learns of it by the end of this one.
+        head, now = (each.get("sparks", [])[:1] for each in (theirs, unit))
+        has_head = theirs.get("rank") and unit["fabric"] and head == now
         if self._door:
             self._report.close()
             self._door.hold()

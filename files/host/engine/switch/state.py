@@ -122,5 +122,5 @@ def find_previous(
 
 
 def fits_beside(unit: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
-    """Tell by two unit.json whether both can run at once: the fabric is one pair's at a time."""
+    """Tell by two unit.json whether both can run at once: the fabric is one group's at a time."""
     return not unit["fabric"] and not theirs.get("fabric", True)

@@ -192,7 +192,7 @@ class Seat:
 
 
 class Worker(Seat):
-    """The seat of a pair's worker: of its door and its requests only its head knows."""
+    """The seat of a group's worker: of its door and its requests only its head knows."""
 
     @property
     def _asked(self) -> places.Room:

@@ -1,13 +1,14 @@
 """metrics ROOT [FILE]: metrics of a Spark's GPU, engine, memory and door, which no exporter has.
 
 Prints Prometheus' text format. With FILE, that of a node exporter's text collector, writes it there
-instead, and on the head of a pair with what the worker tells of itself over the fabric.
+instead, and on the head of a group with what each worker tells of itself over the fabric.
 """
 
 import json
 import re
 import socket
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from host.state.status import turn
 
 # TCP port of the worker, on its first address of the fabric: fabric-metrics.socket.
 PORT = 29503
-# Seconds for the worker; a sound one answers within one.
+# Seconds for a worker; a sound one answers within one.
 PATIENCE = 5.0
 # Characters that a worker may tell; it tells about one thousand.
 MOST = 65536
@@ -50,7 +51,7 @@ METRICS = {
     "spark_turn_hits_total": ("counter", "Requests that it got."),
     "spark_turn_refused_total": ("counter", "Times that requests which waited were refused."),
     "spark_turn_start_seconds": ("gauge", "What a start takes."),
-    "spark_peer_answers": ("gauge", "Whether the other Spark of the pair told of itself."),
+    "spark_peer_answers": ("gauge", "Whether another Spark of the group told of itself."),
 }
 # Metric -> the reading of the GPU that it tells, and its unit in units of Prometheus.
 _GPU = {
@@ -81,7 +82,7 @@ class Sample(NamedTuple):
 
 def own(root: Path) -> Iterator[Sample]:
     """Yield what this Spark tells of itself; what cannot be read is left out."""
-    spark, _ = _place(root)
+    spark, _ = _group(root)
     for name, value in _gpu():
         yield Sample(name, spark, value)
     for kind in ("Available", "Total"):
@@ -95,18 +96,20 @@ def own(root: Path) -> Iterator[Sample]:
             yield Sample(name, spark, float(value), key, seat_of(place))
 
 
-def of_peer(root: Path) -> Iterator[Sample]:
-    """Yield what the worker of this head tells; nothing on another Spark."""
-    _, worker = _place(root)
-    if worker is None:
-        return
-    name, address = worker
+def of_workers(root: Path) -> Iterator[Sample]:
+    """Yield what the workers of this head tell; nothing on another Spark."""
+    _, workers = _group(root)
+    with ThreadPoolExecutor(len(workers) or 1) as asking:
+        for found in asking.map(_of_worker, *zip(*workers, strict=True)):
+            yield from found
+
+
+def _of_worker(name: str, address: str) -> list[Sample]:
     try:
         found = [*parse(_ask(address), name)]
     except (OSError, ValueError):
         found = []
-    yield from found
-    yield Sample("spark_peer_answers", name, float(bool(found)))
+    return [*found, Sample("spark_peer_answers", name, float(bool(found)))]
 
 
 def parse(text: str, spark: str) -> Iterator[Sample]:
@@ -127,15 +130,16 @@ def text_of(samples: Iterable[Sample]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _place(root: Path) -> tuple[str, tuple[str, str] | None]:
-    """Return this Spark's name, and on the head of a pair the worker's name and address."""
+def _group(root: Path) -> tuple[str, list[tuple[str, str]]]:
+    """Return this Spark's name, and on the head of a group the workers' names and addresses."""
     try:
         unit = json.loads((root / "current" / "unit.json").read_text("utf-8"))
         sparks, fabric, rank = unit["sparks"], unit["fabric"], unit["rank"]
-        worker = (sparks[1], fabric[1][0]) if fabric and rank == 0 else None
-        return sparks[rank], worker
+        addresses = [each[0] for each in fabric]
+        workers = list(zip(sparks, addresses, strict=False))[1:] if rank == 0 else []
+        return sparks[rank], workers
     except (OSError, ValueError, LookupError, TypeError):
-        return socket.gethostname(), None
+        return socket.gethostname(), []
 
 
 def _ask(address: str) -> str:
@@ -195,6 +199,6 @@ def command() -> None:
     folder, *files = words(__doc__, "ROOT", rest="FILE")
     root = Path(folder)
     for file in files:
-        replace(Path(file), text_of([*own(root), *of_peer(root)]))
+        replace(Path(file), text_of([*own(root), *of_workers(root)]))
     if not files:
         print(text_of(own(root)), end="")

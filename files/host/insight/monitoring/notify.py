@@ -63,8 +63,13 @@ def found(root: Path, ends: int, now: int) -> Iterator[tuple[str, str]]:
     for place in map(str, (root, *sorted(root.glob(f"{SEATS}/*")))):
         with suppress(*_UNREADABLE):
             release, switching = current(place) or "", any(map(owner(place), switches()))
-            if engines().get(release, {}).get("active") == "failed" and not switching:
+            unit = engines().get(release, {})
+            if unit.get("active") == "failed" and not switching:
                 yield f"engine in {place}", f"the engine of {release} has given up"
+            # Its supervisor's words: meeting.py.
+            missed = unit.get("status", "").partition(" at ")[0][:99]
+            if missed.startswith("missing for "):
+                yield f"group of {place}", f"in its group {missed}"
             if failed := failed_switch(place):
                 what = f"the switch to {failed['release']} was taken back on {_utc(failed['at'])}"
                 yield f"switch in {place}", what

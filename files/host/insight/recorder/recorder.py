@@ -1,7 +1,8 @@
-"""record ROOT [OWN PEER]: write what this Spark is, a line a second, into ROOT/state.
+"""record ROOT [OWN NEXT LAST]: write what this Spark is, a line a second, into ROOT/state.
 
 Standard input is what nvidia-smi says. At its start it judges the end of the previous boot, if that
-left ROOT/state/recording. Each Spark of a pair has the lines of the other as well, after "> ".
+left ROOT/state/recording. Each Spark of a group sends its lines to the next one as well, and has
+those of the last one after "> ".
 
 A write is 20 KiB on ext4 (our block, four of the journal and the inode): one in 20 s, 88 MB a day.
 When the kernel speaks or a reading passes a limit it comes early, 500 times a day at most: 10 MB.
@@ -69,8 +70,9 @@ def hard_end(root: Path, boot: str) -> None:
 class Recorder:
     """The loop of a second, and the lines that wait for the next write."""
 
-    def __init__(self, root: Path, own: str = "", peer: str = "") -> None:
-        self._root, self._peer, self._place, ring = root, peer, 0, root / "state/flight-recorder"
+    def __init__(self, root: Path, own: str = "", onto: str = "", of: str = "") -> None:
+        self._root, self._onto, self._of, self._place = root, onto, of, 0
+        ring = root / "state/flight-recorder"
         self._file = os.open(ring, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
         # Written, not only reserved: a write into it then changes no map of the file.
         os.pwrite(self._file, b"\n" * SIZE, 0)
@@ -82,22 +84,23 @@ class Recorder:
         with suppress(OSError):
             self._log = os.open(KMSG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             os.lseek(self._log, 0, os.SEEK_END)
-        if peer:
+        if own:
             self._socket.setsockopt(socket.IPPROTO_IP, 15, 1)  # IP_FREEBIND: the link may be down
             self._socket.bind((own, PORT))
 
     def second(self) -> None:
-        """Have a second's lines on the other Spark, and on the disk once it is time."""
+        """Have a second's lines on the next Spark, and on the disk once it is time."""
         up, now = time.monotonic(), (round(time.time()), int(time.monotonic()))
         records = (each.partition(";")[2].partition("\n")[0] for each in drained(self._log))
         room = max(0, MESSAGES - sum(" ! " in each for each in self._own))
         said = [line(now, each) for each in records if NOTED.search(each)][:room]
         texts = [self._readings(now), *said]
         self._own = [*self._own, *texts][-LINES:]
-        if self._peer:
+        if self._of:
             with suppress(OSError):
-                self._socket.connect((self._peer, PORT))
-                self._socket.send("\n".join(texts).encode())
+                # It then takes packets of this one alone.
+                self._socket.connect((self._of, PORT))
+                self._socket.sendto("\n".join(texts).encode(), (self._onto, PORT))
             came = "\n".join(drained(self._socket.fileno())).split("\n")
             heard = (f"> {each['text']}" for each in parse(came))
             self._others = [*self._others, *heard][-LINES:]
@@ -141,12 +144,12 @@ class Recorder:
 
 def command() -> None:
     """Runs until it is stopped."""
-    folder, *pair = words(__doc__, "ROOT", rest="ADDRESS")
+    folder, *group = words(__doc__, "ROOT", rest="ADDRESS")
     root, boot = Path(folder), boot_id()
     try:
         hard_end(root, boot)
         replace(root / "state/recording", boot, durable=True)
-        recorder = Recorder(root, *pair)
+        recorder = Recorder(root, *group)
         while True:
             recorder.second()
     except OSError as error:

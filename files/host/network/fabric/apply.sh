@@ -1,24 +1,34 @@
 # Puts the fabric's netplan file in force, or leaves the network as it was.
-# Usage: apply.sh TEXT BACKUPS MTU NETDEV INTERFACE NETDEV INTERFACE [NETDEV THAT IS LEFT]...
+# Usage: apply.sh TEXT BACKUPS MTU NETDEV=INTERFACE... [NETDEV THAT IS LEFT]...
 set -u
 file=/etc/netplan/60-sparkwright-fabric.yaml
-text=$1 backups=$2 mtu=$3 a=$4 a_address=$5 b=$6 b_address=$7
-shift 7
+text=$1 backups=$2 mtu=$3 twins='' left=''
+shift 3
+for each in "$@"; do
+  case $each in *=*) twins="$twins ${each%%=*}" ;; *) left="$left $each" ;; esac
+done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-fail() { echo "$1" >&2; exit 1; }
+# Where nothing was set up, whoever looks for this Spark by its cables is to be answered again.
+fail() {
+  [ -e "$file" ] || all answering
+  echo "$1" >&2
+  exit 1
+}
+answering() { echo 0 >"/proc/sys/net/ipv4/conf/$1/arp_ignore"; }
 
 # Addresses and default routes of every other interface: what must not be lost.
 lan() {
   ip -o -4 address show scope global |
-    awk -v fabric=" $a $b $* " '!index(fabric, " " $2 " ") {print $2, $4}'
+    awk -v fabric="$twins$left " '!index(fabric, " " $2 " ") {print $2, $4}'
   ip -4 route show default | sed -n 's/^default \(via [^ ]* dev [^ ]*\).*/default \1/p'
 }
 
 in_force() {
-  for pair in "$a $a_address" "$b $b_address"; do
-    netdev=${pair% *} address=${pair#* }
+  for each in "$@"; do
+    netdev=${each%%=*} address=${each#*=}
+    [ "$netdev" != "$each" ] || continue
     ip -o -4 address show dev "$netdev" | grep -qF " inet $address " || return 1
     [ "$(cat "/sys/class/net/$netdev/mtu")" = "$mtu" ] || return 1
     [ "$(cat "/sys/class/net/$netdev/carrier" 2>/dev/null)" = 1 ] || return 1
@@ -27,11 +37,12 @@ in_force() {
 
 # netplan apply has NetworkManager drop the LAN for seconds: there, only the twins start anew.
 apply() {
-  if profile "$a" && profile "$b"; then
-    netplan generate && nmcli connection reload && up "$a" && up "$b" && return
+  if all profile; then
+    netplan generate && nmcli connection reload && all up && return
   fi
   netplan apply
 }
+all() { for netdev in $twins; do "$1" "$netdev" || return; done; }
 profile() { [ -e "$work/root/run/NetworkManager/system-connections/netplan-$1.nmconnection" ]; }
 up() { nmcli --wait 15 connection up "netplan-$1"; }
 
@@ -64,26 +75,26 @@ install -d -m 700 "$backups" &&
   cp -a /etc/netplan "$backups/netplan-$(date -u +%Y%m%dT%H%M%SZ)" ||
   fail "No copy of /etc/netplan could be made in $backups; nothing was changed."
 [ ! -e "$file" ] || cp -a "$file" "$work/previous"
-lan "$@" >"$work/before"
+lan >"$work/before"
 
 put "$file"
-for netdev in "$@"; do ip -4 address flush dev "$netdev"; done
+for netdev in $left; do ip -4 address flush dev "$netdev"; done
 apply >"$work/log" 2>&1 || back "netplan apply failed: $(cat "$work/log")"
 
 # What the LAN takes anew comes back in seconds, Wi-Fi in ten and more.
 tries=0
-until lost=$(lan "$@" | grep -Fxv -f - "$work/before"); [ -z "$lost" ]; do
+until lost=$(lan | grep -Fxv -f - "$work/before"); [ -z "$lost" ]; do
   tries=$((tries + 1))
   [ "$tries" -le 60 ] ||
     back "30 s after netplan apply the LAN lacked $(echo "$lost" | paste -s -d ';')."
   sleep 0.5
 done
 tries=0
-until in_force; do
+until in_force "$@"; do
   tries=$((tries + 1))
-  [ "$tries" -le 30 ] || fail "$a and $b are not $a_address and $b_address of MTU $mtu with a link \
-15 s after netplan apply: look at \`ip address\`, \`networkctl status $a\`, \`nmcli device\`."
+  [ "$tries" -le 30 ] || fail "15 s after netplan apply not all have address, MTU $mtu and a link: \
+$*. Look at \`ip address\`, \`networkctl status$twins\`, \`nmcli device\`."
   sleep 0.5
 done
 # What was learned before the twins were kept apart.
-for netdev in "$a" "$b"; do ip -4 neigh flush dev "$netdev"; done
+for netdev in $twins; do ip -4 neigh flush dev "$netdev"; done

@@ -1,8 +1,8 @@
 # Takes the fabric's netplan file out of force, or leaves the network as it was.
-# Usage: withdraw.sh NETDEV NETDEV
+# Usage: withdraw.sh NETDEV...
 set -u
 file=/etc/netplan/60-sparkwright-fabric.yaml
-a=$1 b=$2
+twins=$*
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -11,7 +11,7 @@ fail() { echo "$1" >&2; exit 1; }
 # Addresses and default routes of every other interface: what must not be lost.
 lan() {
   ip -o -4 address show scope global |
-    awk -v fabric=" $a $b " '!index(fabric, " " $2 " ") {print $2, $4}'
+    awk -v fabric=" $twins " '!index(fabric, " " $2 " ") {print $2, $4}'
   ip -4 route show default | sed -n 's/^default \(via [^ ]* dev [^ ]*\).*/default \1/p'
 }
 
@@ -32,7 +32,7 @@ cp -a "$file" "$work/previous" || fail "No copy of $file could be made; nothing 
 lan >"$work/before"
 rm "$file"
 reload >"$work/log" 2>&1 || back "The network was not reloaded: $(cat "$work/log")"
-for netdev in "$a" "$b"; do
+for netdev in $twins; do
   [ -e "/sys/class/net/$netdev" ] || continue
   ip -4 address flush dev "$netdev"
   # What the driver starts with, and whatever sets the interface now would set otherwise.

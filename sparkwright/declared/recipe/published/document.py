@@ -16,6 +16,8 @@ from sparkwright.declared.recipe.published.serve_line import ShellError
 Keys = tuple[str | int, ...]
 # Bytes; the largest of the sources' files has a quarter of it.
 MOST_BYTES = 2**17
+# Why a recipe is for others, where no replica has as many Sparks.
+OTHER_COUNT = "another number of Sparks"
 
 
 class NotForUs(PlanError):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sparkwright.common.errors import PlanError
+from sparkwright.declared.recipe.values import COUNTS
 
 # Characters of a command, once it is filled in, and of a variable; options of a line.
 MOST_TEXT, MOST_VALUE, _MOST_OPTIONS, _DEEPEST = 2**16, 2**11, 300, 8
@@ -45,7 +46,7 @@ _PLACEHOLDER = re.compile(r"\{(?P<key>[A-Za-z_][\w-]*)\}")
 _ESCAPED = re.compile(rf"{_PLACEHOLDER.pattern}|\{{\{{|\}}\}}")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
 _ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>.*)", re.DOTALL)
-# What says how many GPUs a line is for. A Spark has one, and a replica here has two at most.
+# What says how many GPUs a line is for, of which a Spark has one.
 _SIZE = re.compile(
     r"\s(?P<option>--(?:tensor|pipeline|data)[-_]parallel[-_]size|-tp|-pp|-dp|--nnodes|-n)"
     r"[\s=]['\"]?(?P<size>[0-9]{1,4})\b"
@@ -122,20 +123,17 @@ def _replaced(pattern: re.Pattern[str], text: str, known: Mapping[str, str], mos
     return pattern.sub(new, text)
 
 
-def beyond_two(text: str) -> tuple[int, str] | None:
-    """Return what makes a line one for more than two Sparks, with its line; None: nothing does.
-
-    It looks for words alone, so that it finds them in a line that cannot be read, too.
-    """
+def other_count(text: str) -> tuple[int, str] | None:
+    """Return why a line, also one that cannot be read, is for as many Sparks as no replica has."""
     sizes = {match["option"].lstrip("-")[0]: match for match in _SIZE.finditer(text)}
-    parallel = [match for kind, match in sizes.items() if kind != "n"]
-    large = [match for match in sizes.values() if int(match["size"]) > 2]
-    if not large and math.prod(int(match["size"]) for match in parallel) > 2:
-        large = parallel[-1:]
-    if not large:
-        return None
-    found = f"found {large[0]['option']} {large[0]['size']}; expected 1 or 2, the number of Sparks"
-    return text.count("\n", 0, large[0].start("option")), found
+    nodes = [match for kind, match in sizes.items() if kind == "n"]
+    for each in (nodes, [match for kind, match in sizes.items() if kind != "n"]):
+        count = math.prod(int(match["size"]) for match in each)
+        if count not in COUNTS:
+            found = f"found {each[-1]['option']} {each[-1]['size']}, {count} in all"
+            expected = f"{found}; expected {' or '.join(map(str, COUNTS))} Sparks"
+            return text.count("\n", 0, each[-1].start("option")), expected
+    return None
 
 
 def _words(text: str) -> Iterator[Word]:

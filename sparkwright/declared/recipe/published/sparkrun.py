@@ -6,6 +6,7 @@ other; eugr/spark-vllm-docker, run-recipe.py at 181ade0, and build-and-copy.sh a
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -17,9 +18,10 @@ from sparkwright.common.errors import PlanError, refuse
 from sparkwright.common.schema import shown
 from sparkwright.declared.recipe.mods import ENTRY, MOST_MODS, ModFolder, read_mods
 from sparkwright.declared.recipe.published import serve_line
-from sparkwright.declared.recipe.published.document import Document, NotForUs
+from sparkwright.declared.recipe.published.document import OTHER_COUNT, Document, NotForUs
 from sparkwright.declared.recipe.published.serve_line import ServeLine, ShellError
-from sparkwright.declared.recipe.published.translated import Translated
+from sparkwright.declared.recipe.published.translated import PARALLEL, Translated
+from sparkwright.declared.recipe.values import COUNTS
 
 _TABLES = yaml.load(Path(__file__).with_name("sparkrun.yaml"))
 _KNOWN, _RUNTIMES, _BUILDERS, _EXPERIMENTAL, _PULLING = (
@@ -127,14 +129,14 @@ def _audience(document: Document) -> None:
     for key in ("min_nodes", "max_nodes"):
         if not isinstance(document.get(key) or 1, int):
             raise PlanError(document.wrong(key, expected="a whole number"))
-    if (document.get("min_nodes") or 1) > 2:
-        problem = document.wrong("min_nodes", expected="1 or 2, the number of Sparks")
-        raise NotForUs("more than two Sparks", problem)
+    if (document.get("min_nodes") or 1) > COUNTS[-1]:
+        problem = document.wrong("min_nodes", expected=f"{COUNTS[-1]} Sparks at most")
+        raise NotForUs(OTHER_COUNT, problem)
     with suppress(ShellError):
         text = serve_line.filled(command, _values(document)) if isinstance(command, str) else ""
-        if found := serve_line.beyond_two(text):
+        if found := serve_line.other_count(text):
             problem = document.problem(("command",), found[1], found[0])
-            raise NotForUs("more than two Sparks", problem)
+            raise NotForUs(OTHER_COUNT, problem)
 
 
 def _image(document: Document) -> str | None:
@@ -200,18 +202,25 @@ def _lines(document: Document) -> dict[int, ServeLine]:
     solo = document.get("solo_only") or document.get("mode") == "solo"
     cluster = document.get("cluster_only") or document.get("mode") == "cluster"
     least = max(int(document.get("min_nodes") or 1), 2 if cluster else 1)
-    most = 1 if solo else int(document.get("max_nodes") or 2)
+    most = 1 if solo else int(document.get("max_nodes") or COUNTS[-1])
     line = _line(document)
-    size = line.options.get(_SIZE, 1)
-    found = {size: line} if size in (1, 2) else {}
+    size = _size(line)
+    found = {size: line} if size in COUNTS else {}
     # The launcher of version 1 runs any other on one Spark, too, with 1 filled in as the size.
     if size == 2 and str(document.get("recipe_version")) == "1":
         alone = _line(document, 1)
-        found |= {1: alone} if alone.options.get(_SIZE, 1) == 1 else {}
+        found |= {1: alone} if _size(alone) == 1 else {}
     found = {count: each for count, each in found.items() if least <= count <= most}
     if not found:
         at = line.lines.get(f"args.{_SIZE}", line.lines["checkpoints"])
-        sentence = f"found --{_SIZE} {shown(size)}; expected the number of Sparks, "
-        sentence += f"{least} to {most} by min_nodes, max_nodes, solo_only and cluster_only"
+        sentence = f"found --{_SIZE} {shown(line.options.get(_SIZE, 1))}; expected the number of "
+        sentence += f"Sparks with stages and copies, {least} to {most} by min_nodes, max_nodes, "
+        sentence += "solo_only and cluster_only"
         raise PlanError(document.problem(("command",), sentence, at))
     return found
+
+
+def _size(line: ServeLine) -> int:
+    """Return the number of Sparks that a line is for; 0 where none can be told."""
+    sizes = [line.options.get(name, 1) for name in (_SIZE, *PARALLEL)]
+    return math.prod(sizes) if all(type(size) is int for size in sizes) else 0

@@ -28,8 +28,9 @@ from sparkwright.declared.recipe.vllm_names import Release, is_secret, number
 # 122 billion parameters on one Spark (docai.hu/en/blog/qwen35-122b-spark); twice that, rounded up.
 _START_TIMEOUT = 1800
 
-_PARALLEL = ("pipeline-parallel-size", "data-parallel-size")
-_LEFT_OUT = (*OURS, *_PARALLEL, "tensor-parallel-size", "revision", "served-model-name")
+# Of a size of 1, nothing is said.
+PARALLEL = ("pipeline-parallel-size", "data-parallel-size")
+_LEFT_OUT = (*OURS, "tensor-parallel-size", "revision", "served-model-name")
 # Options that name a repository on the hub, which an engine never contacts -> our checkpoint.
 _REPOSITORIES = {"tokenizer": "tokenizer", "spec-model": "drafter", "hf-config-path": "config"}
 # Variables that name a Spark's links, which each finds itself, and what only a hub is asked with.
@@ -154,7 +155,7 @@ class Translated:
         if not problem.startswith(start):
             return problem
         text = problem.removeprefix(start)
-        key = re.sub(r"^by_sparks\.[12]\.", "", text.partition(": ")[0])
+        key = re.sub(r"^by_sparks\.[0-9]\.", "", text.partition(": ")[0])
         fitting = [each for each in self.lines if f"{key}.".startswith(f"{each}.")]
         line = self.lines[max(fitting, key=len)] if fitting else 1
         return f"{self.document.path}:{line}: {text}"
@@ -218,10 +219,6 @@ class Translated:
             if file.endswith((".jinja", ".py")) and "/" not in file and not self.mods:
                 sentence = f"found --{option} {file}, a file that a mod brings; expected it left "
                 yield self._at(f"args.{option}", f"{sentence}out, or the file's path in the image")
-        for option in _PARALLEL:
-            if (size := options.get(option, 1)) != 1:
-                sentence = f"found --{option} {shown(size)}; expected 1: Sparks of a replica share "
-                yield self._at(f"args.{option}", f"{sentence}each layer (tensor parallel)")
         for name, value in env.items():
             if name in OWN_ENVIRONMENT or (name in _OF_THE_SITE and "$" in value):
                 continue
@@ -259,7 +256,11 @@ def _settings(
         checkpoints.setdefault(name, _checkpoint(value))
         return f"${{{name}}}"
 
-    args = {key: value for key, value in options.items() if key not in _LEFT_OUT}
+    args = {
+        key: value
+        for key, value in options.items()
+        if key not in _LEFT_OUT and (key not in PARALLEL or value != 1)
+    }
     args |= {key: local(name, args[key]) for key, name in _REPOSITORIES.items() if key in args}
     speculative = args.get("speculative-config")
     if isinstance(speculative, dict) and "model" in speculative:

@@ -11,7 +11,7 @@ from typing import Any
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.schema import shown
-from sparkwright.declared.recipe.published.document import Document, Keys, NotForUs
+from sparkwright.declared.recipe.published.document import OTHER_COUNT, Document, Keys, NotForUs
 from sparkwright.declared.recipe.published.serve_line import ShellError, Word, of_words
 from sparkwright.declared.recipe.published.translated import Translated
 
@@ -21,7 +21,9 @@ _GENERAL = ("blackwell", "nvidia")
 _ALL = (_HARDWARE, *_GENERAL)
 # GB of one Spark there.
 _MEMORY = 128
-_ALONE, _PAIR = "single_node_tp", "multi_node_tp"
+_ALONE, _TOGETHER = "single_node_tp", "multi_node_tp"
+# The Sparks that share each layer of a model.
+_COUNTS = (1, 2, 4, 8)
 # What the image is of a recipe that names none.
 _LATEST, _NIGHTLY = "vllm/vllm-openai:latest", "vllm/vllm-openai:nightly"
 # Variants and features that are read; the sources' files have ten.
@@ -42,7 +44,8 @@ def parts(data: Mapping[str, Any]) -> list[str]:
 def translate(document: Document, variant: str) -> Translated:
     """Translate a variant of such a recipe into a recipe of ours."""
     own: Keys = ("variants", variant)
-    strategy = _strategy(document, variant)
+    count = _count(document, variant)
+    strategy = _TOGETHER if count > 1 else _ALONE
     layers = [*_layers(document, own, strategy)]
     # The variant names the model.
     words = [Word("model")]
@@ -75,13 +78,13 @@ def translate(document: Document, variant: str) -> Translated:
         proven=f"By its authors on a Spark ({shown(state)}, they say).",
         image=image,
         model=model,
-        runs={2 if strategy == _PAIR else 1: (line.options, env)},
+        runs={count: (line.options, env)},
         lines=lines,
     )
 
 
-def _strategy(document: Document, variant: str) -> str:
-    """Return the strategy for one Spark, or for two where a variant needs them."""
+def _count(document: Document, variant: str) -> int:
+    """Return the number of Sparks that a variant needs, by its memory."""
     if document.get("omni") is not None:
         sentence = "found a recipe of vLLM-Omni; expected one of vLLM"
         raise NotForUs("another engine", document.problem(("omni",), sentence))
@@ -93,19 +96,20 @@ def _strategy(document: Document, variant: str) -> str:
         raise NotForUs("no GB10", document.wrong(*keys, expected=f"{_HARDWARE} among them"))
     keys = ("variants", variant, "vram_minimum_gb")
     needed = document.get(*keys) or 0
-    pair = isinstance(needed, int | float) and needed > _MEMORY
-    if pair and needed > 2 * _MEMORY:
-        expected = f"{2 * _MEMORY} at most, those of two Sparks"
-        raise NotForUs("more than two Sparks", document.wrong(*keys, expected=expected))
-    strategy = _PAIR if pair else _ALONE
+    needed = needed if isinstance(needed, int | float) else 0
+    count = next((each for each in _COUNTS if needed <= each * _MEMORY), 0)
+    if not count:
+        expected = f"{_COUNTS[-1] * _MEMORY} at most, those of {_COUNTS[-1]} Sparks"
+        raise NotForUs(OTHER_COUNT, document.wrong(*keys, expected=expected))
+    strategy = _TOGETHER if count > 1 else _ALONE
     granted = _keyed(document.mapping("strategy_hardware", strategy))
     if granted == "unsupported" or (
         granted is None and strategy not in document.texts("compatible_strategies")
     ):
         sentence = f"found no {strategy}; expected it: a Spark has one GPU of {_MEMORY} GB"
         problem = document.problem(("compatible_strategies",), sentence)
-        raise NotForUs("more than two Sparks" if pair else "no GB10", problem)
-    return strategy
+        raise NotForUs(OTHER_COUNT if count > 1 else "no GB10", problem)
+    return count
 
 
 def _keyed(values: Mapping[str, Any]) -> Any:

@@ -138,7 +138,7 @@ def test_what_a_worker_has_counts_if_the_head_has_the_same(content: str) -> None
     worker = fake_host(state=docker(content))
     with fake_host(state=docker("a")).current() as head:
         pass
-    assert worker.predicts_change(copied_image, head=head, **COPY) is (content != "a")
+    assert worker.predicts_change(copied_image, source=head, **COPY) is (content != "a")
 
 
 def test_the_head_says_by_ssh_what_it_has_built(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +147,7 @@ def test_the_head_says_by_ssh_what_it_has_built(monkeypatch: pytest.MonkeyPatch)
     worker = fake_host(state=docker("") | failed("image-copy", "The cable is cut."))
     with fake_host(state=docker("a")).current() as head:
         pass
-    assert worker.run(copied_image, head=head, **COPY).did_error()
+    assert worker.run(copied_image, source=head, **COPY).did_error()
     assert [json.loads(order)["ids"] for order in orders] == [["sha256:1"]]
     assert start("image-copy").get_raw_value() in worker.scripts()
     assert "The cable is cut." in worker.scripts()[-1]
@@ -164,6 +164,7 @@ def test_a_head_offers_what_the_worker_has_not(
     with fake_host(state=docker(content)).current() as worker:
         pass
     arguments = {"root": "/r", "references": references, "peer": worker}
+    assert not head.predicts_change(offered_image, **{**arguments, "peer": None})
     assert head.predicts_change(offered_image, **arguments) is offered
     assert head.run(offered_image, **arguments).did_succeed()
     starts = "systemctl start fabric-image.socket"

@@ -40,15 +40,15 @@ def answers(*, manifest: str, files: dict[str, Any], message: str = "") -> dict[
     }
 
 
-def manifest(*places: Any, **share: str) -> str:
+def manifest(*places: Any, **share: Any) -> str:
     return sha256(manifest_text(LOCKED, *places, **share).encode()).hexdigest()
 
 
 RIGHT = manifest(ENDPOINT)
 SHARE = "http://192.168.100.11:29502"
-COPIED = manifest(share=f"{SHARE}/weights/model")
+COPIED = manifest(shares=[f"{SHARE}/weights/model"])
 FETCH: dict[str, Any] = {"root": "/r", "checkpoints": {"model": LOCKED}}
-COPY = {**FETCH, "share": SHARE}
+COPY = {**FETCH, "shares": [SHARE]}
 ELSEWHERE = ("/home/it/hub", "/mnt/nas")
 
 
@@ -110,7 +110,7 @@ SUBNETS = ("192.168.100.0/24", "192.168.101.0/24")
 
 
 def test_it_listens_on_the_fabric_and_knows_the_worker() -> None:
-    plan = FabricPlan("a", "b", SUBNETS, 9000, 80)
+    plan = FabricPlan("a", ("a", "b"), SUBNETS, 9000, 80)
     texts = {Path(file.path).name: file.text for file in share_units("/r", plan)}
     assert "ListenStream=192.168.100.11:29502\nFreeBind=yes" in texts[
         "fabric-share.socket"

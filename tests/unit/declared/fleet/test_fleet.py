@@ -103,13 +103,21 @@ def test_a_spark_that_cannot_be(tmp_path: Path, text: str, expected: str) -> Non
     ("replicas", "expected"),
     [
         ("x: {recipe: chaty, sparks: [a]}", "x.recipe: found chaty; did you mean 'chatty'? Expect"),
-        ("x: {recipe: chatty, sparks: []}", "x.sparks: found []; expected a list of one or two Sp"),
+        ("x: {recipe: chatty, sparks: []}", "x.sparks: found []; expected a list of 1, 2, 3, 4 or"),
+        (
+            "x: {recipe: chatty, sparks: [a, b, c, d, e]}",
+            "expected 1 or 2 or 3 or 4 or 8 Sparks for one model: its heads and experts do not",
+        ),
+        (
+            "x: {recipe: big, sparks: [a, b, c]}\n  y: {recipe: chatty, sparks: [c]}",
+            "replicas.y.sparks: found c, which replica x uses; expected a Spark that no other",
+        ),
         ("x: {recipe: chatty.yaml, sparks: [a]}", "is no file; expected the name alone: chatty"),
         ("x: {recipe: '', sparks: [a]}", 'recipe: found "";'),
-        ("x: {recipe: chatty}", "replicas.x.sparks: found nothing; expected a list of one or two"),
+        ("x: {recipe: chatty}", "replicas.x.sparks: found nothing; expected a list of 1, 2, 3"),
         ("x: {recipe: chatty, sparks: [a, a]}", "x.sparks: found a 2 times; expected each Spark o"),
         ("x: {recipe: chatty, sparks: [aa]}", "x.sparks: found aa; did you mean 'a'? Expected"),
-        ("x: {recipe: chatty, sparks: [a], port: 29501}", "which a pair itself uses, and 9100"),
+        ("x: {recipe: chatty, sparks: [a], port: 29501}", "which a group itself uses, and 9100"),
         ("x: {recipe: chatty, sparks: [a], port: 9100}", "x.port: found 9100; expected another"),
         ("x: {recipe: chatty, sparks: [a], port: 22}", "than 22, by which pyinfra reaches the Spa"),
         ("x: {recipe: chatty, sparks: [a], api_key: x}", 'x.api_key: found "x"; expected `none` ('),
@@ -173,7 +181,7 @@ def test_a_pair_needs_a_fabric(tmp_path: Path) -> None:
     card = "sparks: {a: {hardware: rtx-5090}, b: {}}\n"
     found = problems(tmp_path, card + "replicas: {x: {recipe: big, sparks: [b, a]}}\n")
     assert found == [
-        "replicas.x.sparks: found a, of hardware class rtx-5090, in a replica of two; "
+        "replicas.x.sparks: found a, of hardware class rtx-5090, in a group; "
         "expected gb10 or gb10-64gb or lab, which a cable can join"
     ]
     alone = card + "replicas: {x: {recipe: big, sparks: [a]}}\n"

@@ -150,7 +150,7 @@ def test_what_it_answers(put, model, words, answers):
         ([("runtime: vllm", "volumes: [/a:/b]")], "which cannot be converted; remove it"),
         ([("runtime: vllm", "executor_config: x")], 'executor_config: found "x"; expected a map'),
         ([("runtime: vllm", "runtime: sglang")], 'runtime: found "sglang"; expected vllm or'),
-        ([("runtime: vllm", "min_nodes: 4")], "min_nodes: found 4; expected 1 or 2"),
+        ([("runtime: vllm", "min_nodes: 4")], "size 1; expected the number of Sparks with stages"),
         ([TWO, ("runtime: vllm", "max_nodes: 1")], "--tensor-parallel-size 2; expected the number"),
         ([("ghcr.io/somebody/vllm:nightly", "vllm-node-mxfp4")], "found vllm-node-mxfp4, which"),
         ([("container: ghcr.io/somebody/vllm:nightly", "name: x")], "container: found null"),
@@ -253,35 +253,39 @@ def test_the_number_of_sparks_is_filled_in_for_each(put):
         ([("name: sizes", "cluster_only: true")], [2]),
         ([("name: sizes", "solo_only: true")], [1]),
         ([('"1"\n', '"2"\n')], [2]),
+        ([("tensor_parallel: 2", "tensor_parallel: 4")], [4]),
+        ([("tensor_parallel: 2", "tensor_parallel: 8")], [8]),
+        ([("-tp {", "-pp 2 -tp {")], [4]),
+        ([("tensor_parallel: 2", "tensor_parallel: 1"), ("-tp {", "-pp 3 -tp {")], [3]),
     ],
 )
 def test_the_numbers_of_sparks_that_the_size_allows(put, changes, sparks):
     recipe = theirs(put(SIZES, *changes))
     assert (recipe.sparks, recipe.by_sparks) == (sparks, {})
     speculative = recipe.for_sparks(sparks[0]).args["speculative-config"]
-    assert speculative["draft_tensor_parallel_size"] == sparks[0]
+    assert speculative["draft_tensor_parallel_size"] == recipe.tensor_parallel(sparks[0])
 
 
 def test_a_drafter_on_neither_one_gpu_nor_all(put):
     changes = [("{tensor_parallel}}'", "2}'"), ("tensor_parallel: 2", "tensor_parallel: 1")]
     (problem,) = problems(put(SIZES, *changes))
-    assert "found draft_tensor_parallel_size 2 with sparks: 1; expected 1, or the" in problem
+    assert "found draft_tensor_parallel_size 2 with sparks: 1; expected 1, as" in problem
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        [("tensor_parallel: 1", "tensor_parallel: 4"), ("-tp {", "-cc.mode 3 -zz -tp {")],
-        [("tensor_parallel: 1", "tensor_parallel: 4"), ("'{spec}'", "'{\\\\'")],
-        [("pipeline_parallel: 1", "pipeline_parallel: 2"), TWO, ("runtime: vllm", "mods: [a]")],
-        [("-pp {pipeline_parallel}", "--nnodes 3"), ("ghcr.io/somebody/vllm:nightly", "x")],
-        [("runtime: vllm", "min_nodes: 4\nbuild_args: [--x]")],
+        [("tensor_parallel: 1", "tensor_parallel: 6"), ("-tp {", "-cc.mode 3 -zz -tp {")],
+        [("tensor_parallel: 1", "tensor_parallel: 16"), ("'{spec}'", "'{\\\\'")],
+        [("pipeline_parallel: 1", "pipeline_parallel: 3"), TWO, ("runtime: vllm", "mods: [a]")],
+        [("-pp {pipeline_parallel}", "--nnodes 5"), ("ghcr.io/somebody/vllm:nightly", "x")],
+        [("runtime: vllm", "min_nodes: 9\nbuild_args: [--x]")],
     ],
 )
-def test_more_than_two_sparks_are_said_first(put, changes):
+def test_a_number_of_sparks_that_no_replica_has_is_said_first(put, changes):
     with pytest.raises(NotForUs) as error:
         theirs(put(SPARKRUN, *changes))
-    assert error.value.reason == "more than two Sparks"
+    assert error.value.reason == "another number of Sparks"
     assert len(error.value.problems) == 1
 
 

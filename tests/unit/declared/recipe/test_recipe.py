@@ -71,7 +71,7 @@ def test_a_checkpoint_has_a_repository_and_a_folder_below_the_root(
         ("descripton", "x", "did you mean 'description'?"),
         ("hardware", ["gb11"], "hardware: found gb11; did you mean 'gb10'? Expected one of gb10"),
         ("hardware", ["gb10", "rtx-5090"], "hardware: found gb10, rtx-5090; expected hardware cla"),
-        ("sparks", [3], "sparks: found [3]; expected [1], [2] or [1, 2]"),
+        ("sparks", [5], "sparks: found [5]; expected a list of 1 or 2 or 3 or 4 or 8, each once"),
         ("vllm", 0.33, "vllm: found 0.33; expected the vLLM version in the image, such as '0.33"),
         ("image", "example.org/vllm", "expected an image with a tag or digest"),
         ("image", "example.org/vllm:1 --privileged", "expected an image with a tag or digest"),
@@ -267,3 +267,13 @@ def test_problems_of_all_numbers_come_together(tmp_path: Path) -> None:
     found = problems(tmp_path, sparks=[1, 2], by_sparks=by_sparks, **wrong())
     assert len(found) == 9
     assert "by_sparks.3: found 3; expected 1 or 2, which `sparks` lists" in found
+
+
+def test_stages_and_copies_divide_the_sparks_and_the_rest_share_layers(tmp_path: Path) -> None:
+    by_sparks = {4: {"args": {"pipeline-parallel-size": 2}}, 8: {"args": {"data-parallel-size": 2}}}
+    recipe = loaded(tmp_path, sparks=[1, 2, 4, 8], by_sparks=by_sparks)
+    shares = [recipe.for_sparks(count).tensor_parallel(count) for count in recipe.sparks]
+    assert shares == [1, 2, 2, 4]
+    by_sparks[4]["args"]["data-parallel-size"] = 4
+    (problem,) = problems(tmp_path, sparks=[4], by_sparks={4: by_sparks[4]})
+    assert "found 2 stages and 4 copies (data-parallel-size) with sparks: 4; expected" in problem

@@ -31,7 +31,7 @@ ROOT = "/opt/qwen36"
 
 
 def test_units_know_root_and_fabric() -> None:
-    fabric = FabricPlan("b", "a", ("192.168.100.0/24", "192.168.101.0/24"), 9000, 80)
+    fabric = FabricPlan("b", ("b", "a"), ("192.168.100.0/24", "192.168.101.0/24"), 9000, 80)
     names = ("spark-metrics.timer", "spark-metrics.service", "fabric-metrics.socket")
     texts = {Path(unit.path).name: unit.text for unit in metrics_units(names, "/r", fabric)}
     assert "\nListenStream=192.168.100.12:29503\n" in texts["fabric-metrics.socket"]
@@ -39,6 +39,20 @@ def test_units_know_root_and_fabric() -> None:
     assert "/r/bin/sparkwright-host metrics /r /r/metrics/spark.prom\n" in written
     program = (FILES / "metrics.py").read_text()
     assert f"\nPORT = {METRICS_PORT}\n" in program
+
+
+@pytest.mark.parametrize(
+    ("spark", "others", "addresses"),
+    [("b", "ab", "12 11 11"), ("b", "abcd", "12 13 11"), ("d", "abcd", "14 11 13")],
+)
+def test_each_recorder_of_a_group_knows_the_next_and_the_last(
+    spark: str, others: str, addresses: str
+) -> None:
+    subnets = ("192.168.100.0/24", "192.168.101.0/24")
+    fabric = FabricPlan(spark, tuple(others[::-1]), subnets, 9000, 80)
+    (unit,) = metrics_units(["flight-recorder.service"], "/r", fabric)
+    words = " ".join(f"192.168.100.{each}" for each in addresses.split())
+    assert f" record /r {words} < <(" in unit.text
 
 
 def test_whose_exporter_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -231,7 +231,7 @@ def test_the_unit_runs_it_whatever_the_engine_does() -> None:
     assert UNIT in unit_names()
     assert directives(UNIT, "WantedBy") == ["multi-user.target"]
     (start,) = [each for each in text(UNIT).splitlines() if each.startswith("ExecStart=")]
-    assert " record /opt/qwen36 192.168.100.11 192.168.100.12 < <(" in start
+    assert " record /opt/qwen36 192.168.100.11 192.168.100.12 192.168.100.13 < <(" in start
     # What ends in order is no hard end.
     assert "\nExecStopPost=/usr/bin/rm -f /opt/qwen36/state/recording\n" in text(UNIT)
     assert recorder.PORT == RECORDER_PORT

@@ -14,6 +14,7 @@ from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import GIB
 from sparkwright.common.startup import last_starts
 from sparkwright.engine.state import EngineUnit
+from sparkwright.insight.status.deploy import settled
 from sparkwright.insight.status.state import Reading, Turn
 from sparkwright.insight.status.status import as_json, table, turns, warnings
 from sparkwright.run.options import RunOptions, options_of
@@ -165,6 +166,20 @@ def test_a_hard_end_is_told_with_its_cause() -> None:
     assert entry["hard_down"] == {"at": NOW - 400, "back": NOW - 280, "cause": "power"}
     (entry,) = json.loads(as_json([row(SERVES)], 0))["sparks"]
     assert entry["hard_down"] is None
+
+
+def test_a_missing_spark_is_told_with_what_the_others_can_serve() -> None:
+    status = "missing for 15 min: spark-c at 10.0.0.3: no answer"
+    waits = changed(UNIT, active="activating", status=status)
+    told = warnings(row(changed(SERVES, unit=waits), offer="Until then spark-a can serve chat: x"))
+    assert [*told] == [
+        f"the engine is activating ({status})",
+        "Until then spark-a can serve chat: x",
+    ]
+    back = row(changed(SERVES, unit=waits), spark="spark-c", offer="x")
+    others = row(SERVES), row(None, replica="batch", offer="y")
+    assert [each.offer for each in settled([back, *others])] == ["", "", "y"]
+    assert [each.offer for each in settled([back])] == ["x"]
 
 
 def test_nothing_is_said_of_a_sound_spark() -> None:

@@ -103,11 +103,12 @@ class TestDisk:
         ],
     )
     def test_an_image_that_moves_is_on_both(self, own, worker, need):
-        wanted, need = changed(WANTED, pair=True), (need + 20) * GIB
+        wanted, need = changed(WANTED, group=True), (need + 20) * GIB
         fits = changed(FIT, image=own, root_free=need, docker_free=need)
-        assert not [*findings(fits, wanted, NOW, worker)]
+        workers = [worker] if worker else []
+        assert not [*findings(fits, wanted, NOW, workers)]
         short = changed(fits, root_free=need - GIB, docker_free=need - GIB)
-        (finding,) = findings(short, wanted, NOW, worker)
+        (finding,) = findings(short, wanted, NOW, workers)
         assert "GiB free on /dev/nvme0n1p2" in finding.found
 
 
@@ -292,19 +293,20 @@ def _spark(name: str, driver: str = "580.126.09") -> Driven:
 
 
 @pytest.mark.parametrize(("driver", "fit"), [("580.126.09", True), ("580.95.05", False)])
-def test_the_head_names_both_sparks(driver: str, fit: bool):
+def test_the_head_names_the_one_that_differs(driver: str, fit: bool):
     head = _spark("spark-a")
-    arguments = {"wanted": [changed(WANTED, pair=True)]}
-    with _spark("spark-b", driver).current() as worker:
-        assert head.predicts_change(preflight, **arguments, worker=worker) is not fit
-        result = head.run(preflight, **arguments, worker=worker)
+    arguments = {"wanted": [changed(WANTED, group=True)]}
+    with _spark("spark-c").current() as alike, _spark("spark-b", driver).current() as worker:
+        workers = [alike, worker]
+        assert head.predicts_change(preflight, **arguments, workers=workers) is not fit
+        result = head.run(preflight, **arguments, workers=workers)
     assert result.did_succeed() is fit
     said = "NVIDIA driver 580.126.09 on spark-a, 580.95.05 on spark-b. Update DGX OS on spark-b"
     assert (said in "".join(head.scripts())) is not fit
 
 
 def test_the_worker_speaks_for_itself_alone():
-    arguments = {"wanted": [changed(WANTED, pair=True)]}
+    arguments = {"wanted": [changed(WANTED, group=True)]}
     worker = _spark("spark-b", "580.95.05")
     assert worker.run(preflight, **arguments).did_succeed()
     assert (worker.asked[0], worker.commands) == (["machine"], [])

@@ -23,12 +23,12 @@ from tests.makers.models import changed
 
 
 def test_of_two_cables_the_one_without_the_default_route_is_the_fabric():
-    assert common_port(GB10, spark(), spark(2)) == PORT_0
+    assert common_port(GB10, {"a": spark(), "b": spark(2)}) == PORT_0
     both = spark(**dict.fromkeys(PORT_1, UP))
-    assert common_port(GB10, both, spark(2)) == PORT_0
-    assert common_port(GB10, both, both) == PORT_0
+    assert common_port(GB10, {"a": both, "b": spark(2)}) == PORT_0
+    assert common_port(GB10, {"a": both, "b": both}) == PORT_0
     lan_on_0 = changed(both, routes=(Route(A, None),))
-    assert common_port(GB10, lan_on_0, both) == PORT_1
+    assert common_port(GB10, {"a": lan_on_0, "b": both}) == PORT_1
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,9 @@ def test_an_error_names_what_was_found_and_the_remedy(own, message):
 
 def test_the_other_spark_hears_of_different_ports_in_the_same_words():
     moved = spark(2, **dict.fromkeys(PORT_0, UNPLUGGED), **dict.fromkeys(PORT_1, UP))
+    states = {"spark-a": spark(), "spark-b": moved}
     assert found(spark(), moved) == [
-        str(finding) for finding in fabric_findings(PLAN.of_peer, GB10, moved, spark())
+        str(finding) for finding in fabric_findings(PLAN.of("spark-b"), GB10, states)
     ]
 
 
@@ -86,9 +87,9 @@ def test_a_port_that_is_switched_off_may_have_a_cable():
 
 def test_the_fabric_is_in_force_when_file_addresses_mtu_and_link_are_right():
     own = set_up(PORT_0)
-    assert is_in_force(PLAN, PORT_0, own)
+    assert is_in_force(PLAN, (PORT_0,), own)
     assert found(own) == []
-    assert not is_in_force(changed(PLAN, mtu=1500), PORT_0, own)
+    assert not is_in_force(changed(PLAN, mtu=1500), (PORT_0,), own)
     twin = own.netdevs[B]
     for other in (
         set_up(PORT_0, "network: {}"),
@@ -98,20 +99,20 @@ def test_the_fabric_is_in_force_when_file_addresses_mtu_and_link_are_right():
         changed(own, netdevs=own.netdevs | {B: changed(twin, carrier=False)}),
         gone := changed(own, netdevs={}),
     ):
-        assert not is_in_force(PLAN, PORT_0, other)
+        assert not is_in_force(PLAN, (PORT_0,), other)
     # DGX OS takes the card off the bus when the cable is pulled out; our file stays.
     assert "until it clicks" in found(gone)[0]
 
 
 def test_our_own_addresses_in_the_port_of_before_are_not_foreign():
     assert found(set_up(PORT_1)) == []
-    assert common_port(GB10, set_up(PORT_1), spark(2)) == PORT_0
+    assert common_port(GB10, {"a": set_up(PORT_1), "b": spark(2)}) == PORT_0
 
 
 def test_a_second_cable_does_not_move_a_fabric_that_is_set_up():
     both = dict.fromkeys(PORT_0 + PORT_1, UP)
     pair = [changed(spark(number, **both), netplan=set_up(PORT_1).netplan) for number in (1, 2)]
-    assert common_port(GB10, *pair) == PORT_1
+    assert common_port(GB10, dict(enumerate(pair))) == PORT_1
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from tests.makers.shell import shell
 
 GUARD = Path(__file__).parents[4] / "files/host/network/fabric/fabric-guard"
 ARGUMENTS = (
-    "29500:29502 enp1s0f0np0 192.168.100.0/24 192.168.100.12 02:00:00:00:00:0a "
-    "enP2p1s0f0np0 192.168.101.0/24 192.168.101.12 02:00:00:00:00:0b "
-    "4711 29501 none"
+    "29500:29502 4711 29501,29506 none 192.168.100.0/24 192.168.101.0/24 "
+    "enp1s0f0np0 192.168.100.12 02:00:00:00:00:0a "
+    "enP2p1s0f0np0 192.168.101.12 02:00:00:00:00:0b"
 )
 
 pytestmark = pytest.mark.skipif(
@@ -60,7 +60,7 @@ def test_it_leaves_nothing_behind():
 
 
 def test_rules_that_cannot_be_leave_the_old_ones():
-    rules = chains(f"guard start; sh {GUARD} start x a b c d e f g h 1 2 none 2>/dev/null || true")
+    rules = chains(f"guard start; sh {GUARD} start x 1 2 none a b c d e 2>/dev/null || true")
     assert len([rule for rule in rules if rule.startswith("-A SPARKWRIGHT ")]) == 8
 
 

@@ -18,7 +18,7 @@ from sparkwright.network.fabric.link_check import (
     server_script,
 )
 from sparkwright.network.fabric.state import FabricState, Netdev, Profile, Rdma, Reach
-from tests.makers.fabric import GB10, PLAN, PORT_0, SUBNETS, A, B, spark
+from tests.makers.fabric import GB10, LINK, PLAN, PORT_0, SUBNETS, A, B, spark
 from tests.makers.models import changed
 from tests.makers.shell import program, shell
 
@@ -139,7 +139,7 @@ network:
     )
 
 
-PEER = spark(2)
+PEER, ENDS = spark(2), (PORT_0, PORT_0)
 GIDS = (
     (2, OWN, "IB/RoCE v1"),
     (5, OWN, "RoCE v2"),
@@ -157,7 +157,7 @@ def linked(**reaches):
     """A Spark whose twins both reach the peer, but for what `reaches` replaces."""
     reach = {
         address: Reach(netdev, True, True, PEER.netdevs[netdev].mac)
-        for netdev, address in zip(PORT_0, PLAN.peer_addresses, strict=True)
+        for netdev, address in zip(PORT_0, LINK.peer_addresses, strict=True)
     }
     own = spark()
     rdma = {netdev: changed(device, gids=GIDS) for netdev, device in own.rdma.items()}
@@ -165,7 +165,7 @@ def linked(**reaches):
 
 
 def found(own):
-    return [str(finding) for finding in link_findings(PLAN, PORT_0, own, PEER, {})]
+    return [str(finding) for finding in link_findings(LINK, ENDS, own, PEER, {})]
 
 
 def with_rdma(**changes):
@@ -174,7 +174,7 @@ def with_rdma(**changes):
 
 
 def test_a_sound_link_is_silent():
-    assert probes(PLAN, PORT_0) == [(A, "192.168.100.12", 9000), (B, "192.168.101.12", 9000)]
+    assert probes(LINK, PORT_0) == [(A, "192.168.100.12", 9000), (B, "192.168.101.12", 9000)]
     assert found(linked()) == []
     assert found(changed(linked(), rdma={})) == []
 
@@ -233,20 +233,21 @@ def test_a_server_without_a_client_fails(tmp_path):
 
 
 def test_slow_rdma_is_an_error_with_the_cure():
-    assert not [*bandwidth_findings(PLAN, PORT_0, [92.57, 97.28])]
-    slow, none = map(str, bandwidth_findings(PLAN, PORT_0, [13.2, None]))
+    assert not [*bandwidth_findings(LINK, PORT_0, [92.57, 97.28])]
+    slow, none = map(str, bandwidth_findings(LINK, PORT_0, [13.2, None]))
     assert f"by {A} reaches 13.2 Gb/s, expected 80" in slow
     assert "unplug the power of both for 60 s" in slow
     assert f"by {B} gave no result" in none
 
 
 def test_a_link_is_measured_once_and_another_one_again():
-    own, link = spark(), record(PLAN, spark(), PEER, PORT_0)
+    own, link = spark(), record(LINK, spark(), PEER, ENDS)
     assert not is_measured(own, link)
     own = changed(own, record=json.dumps(link | {"gbits": [92.57, 97.28]}))
     assert is_measured(own, link)
-    assert not is_measured(own, record(PLAN, own, spark(3), PORT_0))
-    assert not is_measured(own, record(changed(PLAN, mtu=1500), own, PEER, PORT_0))
+    assert not is_measured(own, record(LINK, own, spark(3), ENDS))
+    slower = changed(PLAN, mtu=1500).link("spark-b")
+    assert not is_measured(own, record(slower, own, PEER, ENDS))
     assert not is_measured(changed(own, record="[]"), link)
 
 
@@ -260,7 +261,7 @@ def _told(wires, outside=(), half=False):
     states = {name: spark(number) for number, name in enumerate(names)}
     plans = {}
     for a, b in zip(names[::2], names[1::2], strict=True):
-        plans[a] = FabricPlan(a, b, SUBNETS, 9000, 80)
+        plans[a] = FabricPlan(a, (a, b), SUBNETS, 9000, 80).link(b)
         plans[b] = plans[a].of_peer
     ends = {one: other for a, b in wires for one, other in ((a, b), (b, a))}
     told = {}
@@ -277,7 +278,7 @@ def _told(wires, outside=(), half=False):
         others = {*names} - {*outside, name, plan.peer}
         known = {netdev.mac: each for each in others for netdev in states[each].netdevs.values()}
         own = changed(states[name], reach=reach, rdma={})
-        found = link_findings(plan, PORT_0, own, states[plan.peer], known)
+        found = link_findings(plan, ENDS, own, states[plan.peer], known)
         told[name] = [str(finding) for finding in found]
     return told
 

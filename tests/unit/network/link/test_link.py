@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from host.engine.peer_link import Pair
+from host.engine.peer_link import Group
 from host.state import network
 from sparkwright.network.link.deploy import Identity, identity, new_identity_script, pinned
 from tests.unit.driven import Driven, fake_host, here
@@ -64,16 +64,20 @@ def test_what_cannot_be_read_is_not_replaced(root: Path) -> None:
 @needs_root
 def test_the_certificate_of_the_other_is_pinned(root: Path) -> None:
     with fake_host(state={"network.link": FIT}, spark="spark-b").current() as peer:
-        assert here(root=str(root)).predicts_change(pinned, peer=peer)
-        assert here(root=str(root)).run(pinned, peer=peer).did_change()
+        assert here(root=str(root)).predicts_change(pinned, peers=[peer])
+        assert here(root=str(root)).run(pinned, peers=[peer]).did_change()
         assert (root / "link/peer.crt").read_text() == CERTIFICATE
         spark = here(root=str(root))
-        assert not spark.run(pinned, peer=peer).did_change()
+        assert not spark.run(pinned, peers=[peer]).did_change()
         assert len(spark.commands) == 1
     newer = FIT | {"certificate": CERTIFICATE.replace("MIIB", "MIIC")}
     with fake_host(state={"network.link": newer}, spark="spark-b").current() as peer:
-        assert here(root=str(root)).run(pinned, peer=peer).did_change()
-    assert "MIIC" in (root / "link/peer.crt").read_text()
+        assert here(root=str(root)).run(pinned, peers=[peer]).did_change()
+        newer_text = (root / "link/peer.crt").read_text()
+        assert "MIIC" in newer_text
+        with fake_host(state={"network.link": FIT}, spark="spark-c").current() as third:
+            assert here(root=str(root)).run(pinned, peers=[peer, third]).did_change()
+    assert (root / "link/peer.crt").read_text() == newer_text + CERTIFICATE
 
 
 @pytest.mark.parametrize(
@@ -89,8 +93,8 @@ def test_without_one_a_dry_run_sees_a_change_and_a_run_fails(
 ) -> None:
     spark = fake_host(spark="spark-a")
     with fake_host(state={"network.link": said}, spark="spark-b").current() as peer:
-        assert spark.predicts_change(pinned, peer=peer)
-        assert spark.run(pinned, peer=peer).did_error()
+        assert spark.predicts_change(pinned, peers=[peer])
+        assert spark.run(pinned, peers=[peer]).did_error()
     assert f"spark-b shows no certificate: {problem}" in spark.scripts()[-1]
 
 
@@ -162,7 +166,7 @@ def test_one_without_a_certificate_is_not_let_in(root: Path) -> None:
     near.settimeout(5)
     far.settimeout(5)
     with near, far, ThreadPoolExecutor() as pool:
-        head = Pair(root, "r-1", 0, ("spark-a", "spark-b"), ("", "")).tls()
+        head = Group(root, "r-1", 0, ("spark-a", "spark-b"), ("", "")).tls()
         served = pool.submit(head.wrap_socket, far, server_side=True)
         with nobody.wrap_socket(near) as stream, pytest.raises(ssl.SSLError):
             stream.recv(5)

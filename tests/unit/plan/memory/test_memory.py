@@ -9,6 +9,7 @@ import pytest
 from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
 from sparkwright.plan.memory import known_checkpoints
+from sparkwright.plan.memory.beside import engine_bytes, sized
 from sparkwright.plan.memory.known_checkpoints import (
     MODELS,
     checkpoint_data,
@@ -16,7 +17,7 @@ from sparkwright.plan.memory.known_checkpoints import (
     nominal_load,
 )
 from sparkwright.plan.memory.kv_cache import CacheSettings, flags, kv_cache
-from sparkwright.plan.memory.plan import MIB, Load, MemoryPlan, engine_bytes, sized
+from sparkwright.plan.memory.plan import MIB, Load, MemoryPlan
 from sparkwright.plan.release.lock import (
     CheckpointLock,
     Lock,
@@ -99,8 +100,8 @@ def test_defaults_follow_the_memory_the_checkpoint_and_the_environment():
     assert planned(BF16, enforce_eager=True).graphs == 0
     recipe = load_recipe("qwen3.5-35b-fp8")
     recipe = recipe.model_copy(update={"args": {**recipe.args, "max-num-seqs": None}})
-    assert flags(recipe, SHAPE, 121 * GIB, sparks=1).sequences == 1024
-    assert flags(recipe, SHAPE, 31 * GIB, sparks=1).sequences == 256
+    assert flags(recipe, SHAPE, 121 * GIB, tensor_parallel=1).sequences == 1024
+    assert flags(recipe, SHAPE, 31 * GIB, tensor_parallel=1).sequences == 256
 
 
 @pytest.mark.parametrize(

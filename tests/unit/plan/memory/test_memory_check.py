@@ -211,3 +211,35 @@ def _judged(base: Recipe, args: dict[str, Any], sparks: int, hardware: str) -> I
     given = {name: value for name, value in args.items() if value is not None}
     load = nominal_load(base.model_copy(update={"args": given}), sparks)
     return judge(plan_memory(load, HARDWARE[hardware]))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "sparks", "args", "said"),
+    [
+        (BF16, 3, {}, "16 attention heads of Qwen/Qwen3.5-35B-A3B do not divide by 3 (tensor"),
+        (BF16, 3, {"pipeline_parallel_size": 3}, "40 layers of Qwen/Qwen3.5-35B-A3B do not divide"),
+        (MTP, 3, {"pipeline_parallel_size": 3}, None),
+        # Both of its key-value heads are on four each.
+        (BF16, 8, {}, None),
+        (BF16, 8, {"data_parallel_size": 2}, "memory use is unknown: 2 copies have no plan"),
+        (CARD, 3, {"data_parallel_size": 3}, "512 numbers inside an expert of"),
+        (CARD, 3, {"data_parallel_size": 3, "enable_expert_parallel": True}, "256 experts of"),
+    ],
+)
+def test_what_does_not_divide_is_said_with_the_numbers(
+    recipe: str, sparks: int, args: dict[str, Any], said: str | None
+) -> None:
+    found = findings(load(recipe, sparks=sparks, **args))
+    assert [str(each) for each in found if said and said in each.found] or (said is None)
+    assert said or not [each for each in found if "divide" in each.found]
+
+
+def test_a_stage_has_a_part_of_the_layers_and_a_tensor_a_part_of_each() -> None:
+    whole, stages = (planned(MTP, sparks=1), planned(MTP, sparks=4, pipeline_parallel_size=2))
+    both = planned(MTP, sparks=4)
+    assert stages.weights == both.weights == whole.weights // 4
+    # A block of a stage has half of the layers, whose heads are halved as well.
+    assert stages.flags.tensor_parallel == 2
+    assert stages.head_room < whole.total - stages.engine
+    layers = [plan.cache.pool / plan.cache.page for plan in (whole, stages)]
+    assert layers[1] < layers[0]

@@ -19,6 +19,7 @@ from sparkwright.plan.release.container import ALONE as SLICE
 from sparkwright.plan.release.container import PAIR, guard_files
 from tests.commands import sparkwright
 from tests.makers.recipe import good, put
+from tests.makers.release import recipe as release_recipe
 from tests.programs import ended
 from tests.unit.driven import fake_host, file_of, placed
 
@@ -149,3 +150,31 @@ def test_a_change_is_read_by_systemd() -> None:
     done = commands({FILES[0].path: THERE[FILES[0].path]}, [])
     assert any(PAIR in line for line in done[:-1])
     assert done[-1] == "systemctl daemon-reload"
+
+
+def test_four_sparks_in_two_stages() -> None:
+    own = release_recipe(
+        sparks=[4], args={"pipeline-parallel-size": 2, "enable-expert-parallel": True}
+    )
+    words = serve_arguments(own, Ranks(tuple("abcd"), tuple((f"10.0.0.{n}",) for n in range(4)), 3))
+    said = " ".join(words)
+    assert "--pipeline-parallel-size 2 --enable-expert-parallel" in said
+    assert "--tensor-parallel-size 2 --nnodes 4 --node-rank 3 --master-addr 10.0.0.0 " in said
+    assert words[-1] == "--headless"
+
+
+def test_copies_meet_at_a_port_that_is_guarded() -> None:
+    args = {"data-parallel-size": 2, "enable-expert-parallel": True}
+    own = release_recipe(sparks=[4], args=args)
+    words = serve_arguments(own, Ranks(tuple("abcd"), tuple((f"10.0.0.{n}",) for n in range(4))))
+    said = " ".join(words)
+    assert "--data-parallel-size 2 --enable-expert-parallel" in said
+    assert "--tensor-parallel-size 2 --nnodes 4 --node-rank 0 --master-addr 10.0.0.0 " in said
+    assert said.endswith(" --api-server-count 1 --uds /run/vllm/api.sock")
+    port = words[words.index("--data-parallel-rpc-port") + 1]
+    assert f"\nSocketBindAllow=tcp:{port}\nSocketBindDeny=1-32767\n" in FILES[1].text
+    # A worker serves no API, and vLLM refuses the option there.
+    two = release_recipe(sparks=[2], args={"api-server-count": 2})
+    head, worker = (serve_arguments(two, Ranks(("a", "b"), (("10.0.0.1",),), n)) for n in (0, 1))
+    assert head[head.index("--api-server-count") + 1] == "2"
+    assert not {"--api-server-count", "--data-parallel-rpc-port"} & {*worker}

@@ -15,7 +15,8 @@ from host.engine import standby as supervisor
 from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.common.paths import PLUGIN
 from sparkwright.declared.recipe import values
-from sparkwright.plan.memory.plan import LEAST, STANDBY, WANTED, standby_room
+from sparkwright.plan.memory.beside import standby_room
+from sparkwright.plan.memory.plan import LEAST, STANDBY, WANTED, load_of
 from sparkwright.plan.release.command import container_arguments
 from sparkwright.run.spark import SparkTarget
 from tests.makers.memory import load, planned
@@ -218,3 +219,12 @@ def test_there_is_one_where_the_plan_has_room_and_it_is_no_reason_to_warn() -> N
     # A card's own memory is none of it.
     assert planned("qwen3.5-35b-nvfp4-rtx-pro-6000").standby == 0
     assert standby_room(load("qwen3.5-35b-nvfp4-rtx-5090"), card) == STANDBY + LEAST[1] * GIB
+
+
+def test_copies_have_none() -> None:
+    lab = HARDWARE["lab"]
+    rooms = [
+        standby_room(load_of(recipe(sparks=[4], args=args), lock(), 4), lab)
+        for args in ({}, {"data-parallel-size": 2})
+    ]
+    assert rooms == [STANDBY, 0]

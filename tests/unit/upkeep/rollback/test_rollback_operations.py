@@ -34,7 +34,7 @@ def run(
     report: Mapping[str, object] | None = None, recipe: str = "try", **history: object
 ) -> tuple[Any, Driven]:
     driven = spark(SETTLED, report, size=1, history=HISTORY | history)
-    own = SimpleNamespace(place="/opt/x", spark="a", replica="chat", peer=None, recipe_name=recipe)
+    own = SimpleNamespace(place="/opt/x", spark="a", replica="chat", peers=[], recipe_name=recipe)
     return driven.run(rollback, own=own), driven
 
 
@@ -59,8 +59,8 @@ def test_what_the_inventory_asks_for_is_named_where_it_is_another(
 
 def test_without_a_release_before_it_ends_before_anything_is_placed() -> None:
     driven = spark(SETTLED, history=HISTORY | {"served": ["new"]})
-    assert not driven.run(way_back, root="/opt/x", peer=None).did_succeed()
+    assert not driven.run(way_back, root="/opt/x", peers=[]).did_succeed()
     told = "There is nothing to go back to on a"
     assert told in driven.scripts()[-1]
     assert told in run(served=["new"])[1].scripts()[-1]
-    assert spark(SETTLED, history=HISTORY).run(way_back, root="/opt/x", peer=None).did_succeed()
+    assert spark(SETTLED, history=HISTORY).run(way_back, root="/opt/x", peers=[]).did_succeed()

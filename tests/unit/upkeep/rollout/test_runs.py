@@ -173,7 +173,7 @@ def test_who_is_forced_is_a_replica(site):
 
 
 OWN = SimpleNamespace(
-    replica="chat", rank=0, is_head=True, peer=None, place="/opt/x", release=NEW, on_demand=False
+    replica="chat", rank=0, is_head=True, peers=[], place="/opt/x", release=NEW, on_demand=False
 )
 
 

@@ -32,6 +32,10 @@ def test_the_variants_are_recipes(read, tmp_path):
     assert published(tmp_path / "Model-30B.yaml").recipe.name == "model-30b"
 
 
+def test_four_sparks_where_two_have_too_little_memory(read):
+    assert read("huge").sparks == [4]
+
+
 def test_one_spark(read):
     recipe = read("default")
     assert (recipe.name, recipe.sparks) == ("model-30b", [1])
@@ -69,9 +73,9 @@ def test_two_sparks(read):
 @pytest.mark.parametrize(
     ("variant", "changes", "reason"),
     [
-        ("huge", [], "more than two Sparks"),
+        ("huge", [("vram_minimum_gb: 300", "vram_minimum_gb: 1025")], "another number"),
         ("elsewhere", [], "no GB10"),
-        ("large", [("multi_node_tp: {dgx_spark_gb10: supported}", "x: {}")], "more than two Spark"),
+        ("large", [("multi_node_tp: {dgx_spark_gb10: supported}", "x: {}")], "another number"),
         ("default", [("dgx_spark_gb10: verified", "b200: verified")], "no GB10"),
         ("default", [("[single_node_tp]", "[single_node_dep]")], "no GB10"),
         ("default", [("meta:", "omni: {}\nmeta:")], "another engine"),

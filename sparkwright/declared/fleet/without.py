@@ -1,0 +1,48 @@
+"""A fleet without some Sparks of its groups, which serve on those that are left."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from sparkwright.common.errors import PlanError
+from sparkwright.common.schema import nearest
+from sparkwright.declared.fleet.fleet import Fleet
+
+
+def remaining(sparks: Sequence[str], lost: Collection[str], counts: Sequence[int]) -> list[str]:
+    """Return the Sparks of a group that serve where some are lost: the most of `counts`."""
+    left = [each for each in sparks if each not in lost]
+    if len(left) == len(sparks):
+        return left
+    return left[: max((each for each in counts if each <= len(left)), default=0)]
+
+
+def without(fleet: Fleet, lost: Collection[str], counts: Mapping[str, Sequence[int]]) -> Fleet:
+    """Return a fleet without some Sparks; others of their groups may be left idle.
+
+    Args:
+        counts: the numbers of Sparks that each recipe is made for.
+
+    Raises:
+        PlanError: one of them is no Spark of a group, or too few are left.
+    """
+    groups = [each.sparks for each in fleet.replicas.values() if len(each.sparks) > 1]
+    members = [each for group in groups for each in group]
+    for spark in (each for each in lost if each not in members):
+        why = f"of a group, as --exclude leaves out others; {nearest(spark, members)}"
+        raise PlanError(f"--data without: found {spark}; expected a Spark {why}")
+    replicas = {}
+    for name, each in fleet.replicas.items():
+        made_for = counts[each.recipe]
+        left = remaining(each.sparks, lost, made_for)
+        if not left:
+            few = len({*each.sparks} - {*lost})
+            raise PlanError(
+                f"--data without: found {few} of the {len(each.sparks)} Sparks of {name} left; "
+                f"expected {' or '.join(map(str, made_for))}, as its recipe says: "
+                f"--exclude {name}, or name another recipe in the inventory"
+            )
+        replicas[name] = each.model_copy(update={"sparks": left})
+    sparks = {name: each for name, each in fleet.sparks.items() if name not in lost}
+    whole = {name: each.sparks for name, each in fleet.replicas.items() if {*each.sparks} & {*lost}}
+    gateway = None if fleet.gateway and fleet.gateway.spark in lost else fleet.gateway
+    return replace(fleet, sparks=sparks, replicas=replicas, gateway=gateway, whole=whole)

@@ -1,0 +1,52 @@
+"""A fleet without a Spark: its group serves on the others."""
+
+from pathlib import Path
+
+import pytest
+
+from sparkwright.common.errors import PlanError
+from sparkwright.declared.fleet import file
+from sparkwright.declared.fleet.without import without
+from tests.makers.gateway import fleet_of
+
+
+@pytest.fixture(autouse=True)
+def recipes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have two recipes."""
+    monkeypatch.setattr(file, "recipe_names", lambda: ["chatty", "big"])
+
+
+FOUR = """\
+sparks: {a: {}, b: {}, c: {}, d: {}, e: {}}
+gateway: {spark: a}
+replicas:
+  four: {recipe: big, sparks: [a, b, c, d]}
+  one: {recipe: chatty, sparks: [e]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("lost", "left"), [(["c"], ["a", "b"]), (["a"], ["b", "c"]), (["d", "b", "c"], ["a"])]
+)
+def test_a_group_without_some_is_the_largest_that_its_recipe_allows(
+    tmp_path: Path, lost: list[str], left: list[str]
+) -> None:
+    fleet = without(fleet_of(tmp_path, FOUR), lost, {"big": [1, 2, 4], "chatty": [1]})
+    assert fleet.replicas["four"].sparks == left
+    assert fleet.replicas["one"].sparks == ["e"]
+    assert bool(fleet.gateway) == ("a" not in lost)
+    assert not {*lost} & {*fleet.sparks}
+    assert fleet.served("e", "one").get("whole") is None
+    assert fleet.served(left[0], "four")["whole"] == [*"abcd"]
+    # The others are idle, and are still there to be told so.
+    assert len(fleet.sparks) == 5 - len(lost)
+
+
+@pytest.mark.parametrize(
+    ("lost", "problem"),
+    [("ad", "found 2 of the 4 Sparks of four left; expected 3 or 4"), ("e", "found e; expected a")],
+)
+def test_a_group_without_too_many_is_refused(tmp_path: Path, lost: str, problem: str) -> None:
+    fleet = fleet_of(tmp_path, FOUR)
+    with pytest.raises(PlanError, match=problem):
+        without(fleet, [*lost], {"big": [3, 4], "chatty": [1]})
