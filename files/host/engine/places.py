@@ -101,35 +101,34 @@ class GroupRoom:
     """The places of a group's engines, as the supervisor of one of them knows them."""
 
     def __init__(self, root: Path, release: str, rank: int) -> None:
-        self._root, self._is_worker = root, bool(rank)
-        self._switch = Room(root, release)
-        self._own = Room(root, f"{release}.worker")
+        self._root, self._switch = root, Room(root, release)
+        self._worker = Room(root, f"{release}.worker") if rank else None
 
     @property
     def head_rests(self) -> bool:
         """Tell whether requests start this worker's head, so that it may wait for it for days."""
-        return self._is_worker and any(each["on_demand"] for each in _seat(self._root))
+        return bool(self._worker) and any(each["on_demand"] for each in _seat(self._root))
 
     async def take(self) -> None:
         """Wait for a worker's place; its head waits for that, and the head's loop bounds it."""
-        if self._is_worker and self._switch.go.exists():
+        if self._worker and self._switch.go.exists():
             # A switch that starts it has asked for it.
-            self._own.go.touch()
-        while self._is_worker and not self._own.is_taken:
-            self._own.ask()
+            self._worker.go.touch()
+        while self._worker and not self._worker.is_taken:
+            self._worker.ask()
             await asyncio.sleep(LOOK)
 
     async def pass_on(self, links: Links) -> NoReturn:
         """Tell the head's loop when a worker's Spark needs its place."""
         while True:
-            if self._is_worker and self._own.back.exists():
+            if self._worker and self._worker.back.exists():
                 links.say("back")
-            elif not self._is_worker and links.have_said("back"):
+            elif not self._worker and links.have_said("back"):
                 with suppress(OSError):
                     self._switch.back.touch()
             await asyncio.sleep(LOOK)
 
     def give_up(self) -> None:
         """Leave the place of a worker to others."""
-        if self._is_worker:
-            self._own.give_up()
+        if self._worker:
+            self._worker.give_up()

@@ -29,7 +29,7 @@ from host.engine import places
 from host.engine.switch import candidate, units
 from host.engine.turns import decision, loop, seat
 address, changed = sys.argv.pop(1), json.loads(sys.argv.pop(1))
-decision.Replica.is_quiet.__defaults__ = (changed.pop("QUIET"),)
+decision.Contender.is_quiet.__defaults__ = (changed.pop("QUIET"),)
 candidate.DISK, candidate.DOCKER = changed.pop("DISK"), Path("/none")
 candidate.CONTAINERD = candidate.DOCKER
 for name, value in changed.items():

@@ -7,6 +7,7 @@ they are these: DESIGN.md. All times are seconds on one clock, all sizes are byt
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from math import ceil, inf
 
 # Seconds without a request after which a model gives way, however short its turn was.
@@ -113,6 +114,9 @@ class Contender:
         return self.closed is None and now < self.since + self.turn and not self.is_quiet(now)
 
 
+_Some = Sequence[Contender]
+
+
 def fit(replicas: Iterable[Contender], total: int) -> bool:
     """Tell whether engines may run together in so many bytes: those that the kernel leaves."""
     together = [*replicas]
@@ -151,8 +155,8 @@ def next_steps(
             why = f"it serves in about {about} s, and a request is held for {each.hold:.0f} s"
             yield Step(Do.DEFER, each.name, why, seconds)
     if wishes and not starting:
-        for wish in _startable(wishes, victims, running, total):
-            yield Step(Do.START, wish.name, "it is asked for")
+        for name in islice(_startable(wishes, victims, running, total), 1):
+            yield Step(Do.START, name, "it is asked for")
     for each in running:
         if each in starting and now - each.since > each.bound:
             yield Step(Do.STOP, each.name, f"it did not serve within {each.bound:.0f} s")
@@ -188,10 +192,7 @@ def _overdue(each: Contender, now: float, drain: float) -> bool:
 
 
 def _soonest(
-    wishes: Sequence[Contender],
-    starting: Collection[Contender],
-    victims: Collection[Contender],
-    now: float,
+    wishes: _Some, starting: _Some, victims: _Some, now: float
 ) -> Iterator[tuple[Contender, float]]:
     """Yield those of which it is known what a start takes, and in how many seconds it may serve.
 
@@ -219,13 +220,8 @@ def victims_for(
     """
     rest, gone = [*running], []
     may_go = [each for each in rest if each.yields and each.phase in _MAY_GO]
-    for each in sorted(
-        may_go,
-        key=lambda each: (
-            *(each.phase != Phase.STOPPING, each.closed is None, each.in_turn(now)),
-            *(each.in_flight > 0, each.used),
-        ),
-    ):
+    may_go.sort(key=lambda each: (each.in_turn(now), each.in_flight > 0, each.used))
+    for each in sorted(may_go, key=lambda each: (each.phase == Phase.SERVING, each.closed is None)):
         if fit([*rest, wish], total):
             break
         rest.remove(each)
@@ -238,22 +234,15 @@ def victims_for(
     return gone if fit([*rest, wish], total) else None
 
 
-def _startable(
-    wishes: Sequence[Contender],
-    victims: Collection[Contender] | None,
-    running: Sequence[Contender],
-    total: int,
-) -> list[Contender]:
-    """Return the wish to start now, if any: the first, or one that takes nothing from it."""
+def _startable(wishes: _Some, victims: _Some | None, running: _Some, total: int) -> Iterator[str]:
+    """Yield what may start now, the best first: the first, or one that takes nothing from it."""
     first, *others = wishes
     if fit([*running, first], total):
-        return [first]
+        yield first.name
     left = [each for each in running if each not in (victims or ())]
-    return [
-        each
-        for each in others
-        if victims is not None and fit([*running, each], total) and fit([*left, first, each], total)
-    ][:1]
+    for each in others if victims is not None else ():
+        if fit([*running, each], total) and fit([*left, first, each], total):
+            yield each.name
 
 
 def _crowded(stays: Iterable[Contender]) -> str:

@@ -9,7 +9,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace as changed
 from pathlib import Path
@@ -34,10 +34,9 @@ _AT_WORK = ("active", "activating", "deactivating")
 class Turns:
     """The turns of a Spark's models."""
 
-    def __init__(self, root: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        self._root, self._clock = root, clock
+    def __init__(self, root: Path) -> None:
+        self._root, self._said = root, ""
         self._seats: dict[str, Seat] = {}
-        self._said = ""
 
     def look(self) -> None:
         """Look once, and take the steps that are due."""
@@ -45,7 +44,7 @@ class Turns:
         if declared is None:
             show("no model takes turns here")
             return
-        now = self._clock()
+        now = time.monotonic()
         self._seats = {
             name: self._seats[name]
             if name in self._seats and self._seats[name].declared == one
@@ -63,7 +62,7 @@ class Turns:
             except (DoorError, OSError) as error:
                 log(f"{step.name}: {step.do} failed, and is tried again: {error}")
         for seat in self._seats.values():
-            if seat.waiting and seat.phase == Phase.STOPPED and seat.refuses is None:
+            if seat.held and seat.phase == Phase.STOPPED and seat.refuses is None:
                 about = round(seat.usual) or UNSEEN
                 with suppress(DoorError):
                     seat.door.tell("other models of this Spark have their turn", about)
@@ -98,16 +97,14 @@ class Turns:
         own = {seat.declared["seat"]: seat for seat in self._seats.values()}
         others = []
         for unit, each in found.items():
-            if unit.startswith("vllm@") and unit not in known and phase_of(each) != Phase.STOPPED:
-                release = units.release_of(unit)
+            release = units.release_of(unit)
+            runs = unit.startswith("vllm@") and phase_of(each) != Phase.STOPPED
+            if runs and unit not in known and not places.Room(self._root, release).go.exists():
                 orders = state.load(self._root / f"manifests/switch@{release}.json") or {}
                 seat = own.get(seat_of_release(self._root, release))
                 size, spare = (seat.declared[each] if seat else 0 for each in ("size", "spare"))
                 size = orders.get("engine") or size
-                if not places.Room(self._root, release).go.exists():
-                    others.append(
-                        Contender(release, size, spare, on_demand=False, phase=Phase.SERVING)
-                    )
+                others.append(Contender(release, size, spare, on_demand=False))
         return others
 
     def _take(self, step: Step, now: float) -> None:
@@ -139,14 +136,9 @@ class Turns:
         """Say how things are, in a file and in the unit's status, if they are new."""
         told = {
             name: {
-                "phase": seat.phase,
-                "closed": seat.closed is not None,
-                "waiting": seat.waiting,
-                "starts": seat.starts,
-                "hits": seat.hits,
-                "refused": seat.refused,
-                "seconds": round(seat.usual) or UNSEEN,
-                "why": seat.why or seat.barred,
+                **{key: getattr(seat, key) for key in ("phase", "starts", "hits", "refused")},
+                **{"closed": seat.closed is not None, "waiting": seat.held},
+                **{"seconds": round(seat.usual) or UNSEEN, "why": seat.why or seat.barred},
             }
             for name, seat in self._seats.items()
         }

@@ -28,11 +28,15 @@ BACK = 60.0
 LONG, UNSEEN = 60, 120
 
 _PHASES = {
-    "active": Phase.SERVING,
-    "activating": Phase.STARTING,
-    "reloading": Phase.SERVING,
-    "deactivating": Phase.STOPPING,
+    **dict.fromkeys(("active", "reloading"), Phase.SERVING),
+    **{"activating": Phase.STARTING, "deactivating": Phase.STOPPING},
 }
+# What the decision gets as it is declared, and as a seat has it.
+_DECLARED = ("size", "spare", "turn", "idle", "grouped", "on_demand")
+_SEEN = (
+    *("bound", "usual", "hold", "phase", "since", "used", "in_flight", "held"),
+    *("waits", "closed", "wanted_back", "barred"),
+)
 
 
 class Seat:
@@ -44,20 +48,20 @@ class Seat:
         self.door = Door(self.place)
         # What it should serve, and what a switch under way tries.
         self.release = self.new = ""
-        self.phase, self.since, self.used = Phase.STOPPED, now, now
+        self.phase, self.since, self.used, self.asked = Phase.STOPPED, now, now, now
         # Since when a start is under way, however often systemd tries.
         self.begun: float | None = None
         self.waits: float | None = None
         self.closed: float | None = None
-        self.asked = now
+        self.wanted_back: float | None = None
         # Until when its door refuses what would wait; at first nobody knows.
         self.refuses: float | None = now
         self.is_deferred = False
-        self.waiting = self.hits = self.starts = self.refused = 0
+        self.in_flight = self.held = self.hits = self.starts = self.refused = 0
         # Until when it is not started again, and why; and whether systemd has its unit so.
         self.failed, self.is_known = (now, ""), False
         self.barred = self.why = ""
-        self.usual = self.hold = 0.0
+        self.usual, self.hold, self.bound = 0.0, 0.0, inf
         self.step: Step | None = None
 
     def point(self, release: str) -> None:
@@ -75,15 +79,15 @@ class Seat:
             full: why nothing is begun on the Spark; "" where there is room.
         """
         self._follow(phase_of(unit), unit, now)
-        in_flight, self.waiting, self.hits = self.door.counts(self.release)
-        if in_flight or self.waiting:
+        self.in_flight, self.held, self.hits = self.door.counts(self.release)
+        if self.in_flight or self.held:
             self.used = max(self.used, now)
         self.barred = self._barred(unit, full, now)
         over = self.refuses is not None and (now >= self.refuses or self.phase == Phase.SERVING)
         if over and not self.barred:
             self.door.let_wait()
             self.refuses, self.why = None, ""
-        if self.waiting:
+        if self.held:
             self.asked, self.waits = now, now if self.waits is None else self.waits
         elif self.phase == Phase.SERVING or (not self.is_deferred and now - self.asked > WISH):
             self.waits = None
@@ -98,28 +102,16 @@ class Seat:
         back = places.Room(self.place, self.release).back
         if self.phase == Phase.STOPPED:
             back.unlink(missing_ok=True)
-        bound = laid_down(self.place, self.release).get("start_timeout", 3600) + MARGIN
+        self.wanted_back = now if back.exists() else None
+        self.bound = laid_down(self.place, self.release).get("start_timeout", 3600) + MARGIN
         hold = self.declared["hold"]
         self.hold = recorded_hold(self.place, self.release) if hold is None else hold
-        told = {key: self.declared[key] for key in ("size", "spare", "turn", "idle", "grouped")}
-        return Contender(
-            self.name,
-            **told,
-            on_demand=self.declared["on_demand"],
-            pinned=self.declared["pinned"] or switched,
-            bound=bound,
-            usual=self.usual,
-            hold=self.hold,
-            phase=self.phase,
-            since=self.since,
-            used=self.used,
-            in_flight=in_flight,
-            held=self.waiting,
-            waits=self.waits,
-            closed=self.closed,
-            wanted_back=now if back.exists() else None,
-            barred=self.barred,
-        )
+        return self._told(switched)
+
+    def _told(self, switched: bool) -> Contender:
+        told = {key: self.declared[key] for key in _DECLARED}
+        told |= {key: getattr(self, key) for key in _SEEN}
+        return Contender(self.name, pinned=self.declared["pinned"] or switched, **told)
 
     def _follow(self, phase: Phase, unit: Mapping[str, str], now: float) -> None:
         """Take note of the phase; between two of systemd's tries a start goes on."""
@@ -157,7 +149,7 @@ class Seat:
     def refuse(self, why: str, again: float, until: float) -> None:
         """Refuse what waits, and what comes until then, or while its model may not be started."""
         self.door.refuse(why, round(again))
-        self.refused += self.waiting if self.refuses is None else 0
+        self.refused += self.held if self.refuses is None else 0
         self.refuses, self.why = until, why
 
     def stop(self, why: str, now: float) -> None:
@@ -213,20 +205,9 @@ class Worker(Seat):
         waits = now if self.waits is None else self.waits
         self.waits = waits if phase == Phase.STOPPED and place.asks.exists() else None
         self.closed = (self.closed or now) if place.back.exists() else None
-        told = {key: self.declared[key] for key in ("size", "spare", "turn", "grouped")}
-        return Contender(
-            self.name,
-            **told,
-            pinned=self.declared["pinned"] or switched,
-            bound=inf,
-            phase=phase,
-            since=self.since,
-            used=now,
-            in_flight=1,
-            waits=self.waits,
-            closed=self.closed,
-            barred=full,
-        )
+        # Whoever uses it, its head ends its turn.
+        self.in_flight, self.used, self.barred = 1, now, full
+        return self._told(switched)
 
     def start(self, now: float) -> None:
         """Give it the place for which it waits."""
@@ -243,9 +224,6 @@ class Worker(Seat):
 
     def refuse(self, why: str, again: float, until: float) -> None:
         """Let it wait: its head knows for how long."""
-
-    def stop(self, why: str, now: float) -> None:
-        """Let it be: its head stops it."""
 
 
 def phase_of(unit: Mapping[str, str]) -> Phase:

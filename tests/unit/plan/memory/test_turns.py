@@ -59,7 +59,7 @@ def test_each_set_fits_and_none_can_be_added(every: list[Tenant], total: int) ->
 @given(tenants, st.integers(0, 25))
 def test_the_loop_on_the_spark_has_the_same_rule(every: list[Tenant], total: int) -> None:
     loop = [
-        decision.Replica(each.name, each.size, spare=each.spare, grouped=each.grouped)
+        decision.Contender(each.name, each.size, spare=each.spare, grouped=each.grouped)
         for each in every
     ]
     assert fit(every, total) is decision.fit(loop, total)
