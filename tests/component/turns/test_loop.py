@@ -181,3 +181,17 @@ def test_a_head_goes_when_the_other_spark_needs_its_place(spark: Spark) -> None:
     until(lambda: spark.acts == ["start a", "stop a"])
     until(lambda: not (spark.place("a").go.parent / "a-1.back").exists())
     assert spark.ask("a").status == 200
+
+
+def test_one_that_always_runs_is_not_the_loops_business(tmp_path: Path) -> None:
+    """Its place is its own, though it is down, and its clients hear what they always did."""
+    models = {"a": Model(6, on_demand=False, hold=2), "b": Model(6, hold=2)}
+    with spark_of(tmp_path, models, total=10) as spark:
+        until(lambda: spark.ask("a").status == 200)
+        spark.units["a"].end("inactive")
+        answer = spark.ask("a")
+        assert (answer.status, answer.again) == (503, 10)
+        assert "it is starting, being switched, or down" in answer.message
+        answer = spark.ask("b")
+        assert "it does not fit beside a" in answer.message
+        assert spark.acts == []

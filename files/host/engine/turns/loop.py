@@ -61,7 +61,7 @@ class Turns:
                 self._take(step, now)
             except (DoorError, OSError) as error:
                 log(f"{step.name}: {step.do} failed, and is tried again: {error}")
-        for seat in self._seats.values():
+        for seat in (each for each in self._seats.values() if each.declared["on_demand"]):
             if seat.held and seat.phase == Phase.STOPPED and seat.refuses is None:
                 about = round(seat.usual) or UNSEEN
                 with suppress(DoorError):
