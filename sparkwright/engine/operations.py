@@ -42,8 +42,7 @@ from sparkwright.run.target import Target
 
 # A start takes minutes: this often is soon enough to see, and seldom enough to cost nothing.
 POLL_SECONDS = 2
-# Seconds by which the attempts of a group's Sparks begin apart, at the most: what is older is
-# another one.
+# Seconds by which a group's attempts begin apart, at the most: what is older is another one.
 TOGETHER = 60
 JOURNAL_LINES = 30
 
@@ -150,9 +149,8 @@ def serve_again(own: Target, release: str, before: str | None = None) -> Generat
 
 def _complaint(release: str, outcome: Outcome) -> str:
     """Return the report of a switch that failed, the engine's last lines first."""
-    known = hint(outcome.log)
-    lines = [*outcome.log[-JOURNAL_LINES:], failure(release, outcome)]
-    return "\n".join([*lines, *([f"Hint: {known}."] if known else [])])
+    hints = [f"Hint: {known}."] if (known := hint(outcome.log)) else []
+    return "\n".join([*outcome.log[-JOURNAL_LINES:], failure(release, outcome), *hints])
 
 
 @operation()
@@ -227,9 +225,8 @@ def _job(
         if release not in under_way:
             for other in under_way:
                 # It takes back what it did; the new one waits for that.
-                yield StringCommand(
-                    "systemctl stop --no-block", QuoteString(f"{JOB.format(other)}.service")
-                )
+                theirs = QuoteString(f"{JOB.format(other)}.service")
+                yield StringCommand("systemctl stop --no-block", theirs)
             memory = read_now(host, settings.ask_memory(root, release))
             if why := crowded(settings, memory):
                 outcome.reason = why
@@ -261,8 +258,7 @@ def _follow(
             outcome.reason = LOST
             break
         except GreenletExit:
-            # The connection is lost (sparkwright/run/failures.py), and the group's other Sparks
-            # learn of it.
+            # The connection is lost (sparkwright/run/failures.py): the group's others learn of it.
             outcome.reason = LOST
             raise
         cursor = now.cursor or cursor

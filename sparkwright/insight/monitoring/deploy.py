@@ -43,7 +43,7 @@ def reads(own: Target) -> Iterator[Ask[Any]]:
 
 
 def _units_of(own: Target) -> list[str]:
-    """Return what tells of a Spark; one may be the worker of a pair, and a head in another seat."""
+    """Return what tells of a Spark; it may be a worker in one seat, and a head in another."""
     seats = [each for each in own.seats if each.recipe_name]
     heads, workers = ([each for each in seats if each.is_head is head] for head in (True, False))
     return [*([TIMER] if heads else []), *([SOCKET] if workers else [])]

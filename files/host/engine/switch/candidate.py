@@ -1,5 +1,6 @@
-"""The release that is to serve: what it requires, its start, and its trial."""
+"""The release that is to serve: what it requires, its standby, its start, and its trial."""
 
+import asyncio
 import json
 import shutil
 import time
@@ -7,6 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from host.common.log import log
+from host.engine.container import fabric_environment, netdevs
+from host.engine.standby import Standby
 from host.engine.switch.state import Report
 from host.engine.switch.units import Unit, reset_failed, run, systemctl
 
@@ -104,6 +108,30 @@ class Candidate:
         self._report = report
         self._pause = pause
         self._invocation = ""
+
+    async def prepare(self, root: Path, unit: dict[str, Any], previous: str) -> None:
+        """Have it do all that needs no GPU while the previous one still serves.
+
+        There is one standby at a time. Without one, it starts as ever.
+        """
+        await Standby(root, previous, unit).remove()
+        standby, environment = Standby(root, self._release, unit), dict[str, str]()
+        if not standby.fits:
+            return
+        self._report.say("preparing")
+        try:
+            if unit["fabric"]:
+                links = json.loads(run("ip", "-j", "addr").stdout)
+                found = netdevs(links, unit["fabric"][unit["rank"]])
+                environment, _ = fabric_environment(found)
+        except ValueError as error:
+            log(f"there is no standby: {error}")
+            return
+        await standby.prepare(environment, self._paused)
+
+    async def _paused(self) -> None:
+        self._pause()
+        await asyncio.sleep(0)
 
     def start(self) -> None:
         """Return when it serves; refuse one that does not within its budget.

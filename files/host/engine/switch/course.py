@@ -11,7 +11,6 @@ Exit status: 0 it serves, 1 it does not; ROOT/jobs/switch@RELEASE.json says why,
 """
 
 import asyncio
-import json
 import signal
 import sys
 import time
@@ -24,7 +23,6 @@ from host.common.log import log
 from host.common.seat import laid_down, place
 from host.door.door import Door
 from host.door.haproxy import DoorError
-from host.engine.container import fabric_environment, netdevs
 from host.engine.crash_guard import boot_id
 from host.engine.places import PlaceError, Room
 from host.engine.standby import Standby
@@ -116,7 +114,7 @@ class Switch:
                 # It is what this Spark is about, even while it does not serve.
                 units.point(self._root, self._new)
             if previous and ran and not beside:
-                asyncio.run(self._prepare(unit, previous))
+                asyncio.run(candidate.prepare(self._root, unit, previous))
                 self._stop_previous(previous, unit)
             # A run starts no model that requests start, but has one that serves replaced.
             starts = not self._orders.get("lazy") or serves or not units.Unit(self._new).ended
@@ -152,30 +150,6 @@ class Switch:
             raise Refusal(f"there are no orders for {self._new}: run Sparkwright again")
         self._orders = found
         self._door = Door(self._root) if found["door"] else None
-
-    async def _prepare(self, unit: dict[str, Any], previous: str) -> None:
-        """Have the new release do all that needs no GPU while the previous one still serves.
-
-        There is one standby at a time. Without one, the new release starts as ever.
-        """
-        await Standby(self._root, previous, unit).remove()
-        standby, environment = Standby(self._root, self._new, unit), dict[str, str]()
-        if not standby.fits:
-            return
-        self._report.say("preparing")
-        try:
-            if unit["fabric"]:
-                links = json.loads(units.run("ip", "-j", "addr").stdout)
-                found = netdevs(links, unit["fabric"][unit["rank"]])
-                environment, _ = fabric_environment(found)
-        except ValueError as error:
-            log(f"there is no standby: {error}")
-            return
-        await standby.prepare(environment, self._paused)
-
-    async def _paused(self) -> None:
-        self._pause()
-        await asyncio.sleep(0)
 
     def _stop_previous(self, previous: str, unit: dict[str, Any]) -> None:
         """Stop it when what is in flight is answered, or has had its time."""
