@@ -127,16 +127,16 @@ def test_a_spark_that_cannot_be(tmp_path: Path, text: str, expected: str) -> Non
         (
             "x: {recipe: chatty, sparks: [a]}\n  y: {recipe: big, sparks: [b, a]}",
             "replicas.y.sparks: found a, which replica x uses; expected a Spark that no other "
-            "replica uses, as y is a pair, or on_demand: true at y, so that they take turns",
+            "replica uses, as y is a group, or on_demand: true at y, so that they take turns",
         ),
         (
             "x: {recipe: chatty, sparks: [a]}\n  y: {recipe: big, sparks: [a, b], on_demand: true}",
-            "replicas.y: found it after replica x on a; expected a pair first",
+            "replicas.y: found it after replica x on a; expected a group first",
         ),
         (
             "y: {recipe: big, sparks: [a, b], on_demand: true}\n"
             "  x: {recipe: chatty, sparks: [c, b], on_demand: true}",
-            'x.sparks: found b, which replica y uses; expected ["a", "b"], as pairs that share',
+            'x.sparks: found b, which replica y uses; expected ["a", "b"], as groups that share',
         ),
         *(
             (
