@@ -76,7 +76,7 @@ def _of_engine(row: SparkRow, reading: Reading) -> Iterator[str]:
         yield f"requests are refused: {reading.turn.why}"
     elif row.on_demand and not reading.turn:
         yield "no request can start it; systemctl status turns tells why"
-    waits = row.on_demand and (unit is None or unit.active != "failed")
+    waits = row.on_demand and not row.offer and (unit is None or unit.active != "failed")
     if not waits and (unit is None or unit.active != "active"):
         status = f" ({unit.status})" if unit and unit.status else ""
         yield f"the engine is {unit.active if unit else 'not there'}{status}"

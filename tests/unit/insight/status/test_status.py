@@ -168,10 +168,13 @@ def test_a_hard_end_is_told_with_its_cause() -> None:
     assert entry["hard_down"] is None
 
 
-def test_a_missing_spark_is_told_with_what_the_others_can_serve() -> None:
+@pytest.mark.parametrize("on_demand", [False, True])
+def test_a_missing_spark_is_told_with_what_the_others_can_serve(on_demand: bool) -> None:
     status = "missing for 15 min: spark-c at 10.0.0.3: no answer"
     waits = changed(UNIT, active="activating", status=status)
-    told = warnings(row(changed(SERVES, unit=waits), offer="Until then spark-a can serve chat: x"))
+    reading = changed(SERVES, unit=waits, turn=Turn(**TURN) if on_demand else None)
+    offer = "Until then spark-a can serve chat: x"
+    told = warnings(row(reading, on_demand=on_demand, offer=offer))
     assert [*told] == [
         f"the engine is activating ({status})",
         "Until then spark-a can serve chat: x",
