@@ -1,0 +1,212 @@
+"""Six models on a Spark that holds a few of them: each is started by the request that needs it.
+
+The tests build on one another, in order.
+"""
+
+import json
+import os
+import random
+import re
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from copy import deepcopy
+from typing import Any
+
+import pytest
+import requests
+
+from sparkwright.common.hardware import GIB
+from tests.clock import patience
+from tests.driver.client import CHAT, PORT, ask, authorization
+from tests.driver.declared import edited, recipe
+from tests.driver.product import DEPLOY, pyinfra, verification
+from tests.driver.sparks import eventually, forget, until
+from tests.lab.spark import Handle
+from tests.lab.state import FLEET
+
+# The share of the Spark's memory that each of them takes; the last one always runs.
+SHARES = {"chat": 0.55, "coder": 0.55, "vision": 0.4, "small": 0.2, "rank": 0.13, "steady": 0.13}
+STEADY = "steady"
+PORTS = {name: PORT + number for number, name in enumerate(SHARES)}
+GATEWAY = 4000
+ROOT = "/opt/qwen36"
+# Seconds that a request may wait for its turn, which is longer than a door holds it.
+LONGEST = 600
+# TURNS_REQUESTS=1000 asks as often as the component tests do.
+REQUESTS, CLIENTS = int(os.environ.get("TURNS_REQUESTS", "72")), 3
+# What there is where models take turns, and nowhere else.
+LEFT = (
+    f"ls -d {ROOT}/seats /etc/systemd/system/turns.service /run/sparkwright/* "
+    "/run/systemd/system/vllm@*"
+)
+
+
+@pytest.fixture(scope="module")
+def turns(spark: Handle) -> Iterator[None]:
+    """The inventory and the recipes of the six, by the memory that the Spark has."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
+
+    def declare(fleet: dict[str, Any]) -> None:
+        first = fleet["replicas"].pop("lab1")
+        for name, port in PORTS.items():
+            own = {"recipe": f"lab-{name}", "port": port}
+            own |= {} if name == STEADY else {"on_demand": True, "turn_seconds": 3}
+            # YAML would name what all have.
+            fleet["replicas"][name] = deepcopy(first) | own
+        fleet["gateway"] = {"spark": "spark1", "port": GATEWAY}
+
+    with ExitStack() as stack:
+        for name, share in SHARES.items():
+            served = "served_names: [tiny]", f"served_names: [{name}]"
+            cache = 'KVCACHE_SPACE: "1"', f'KVCACHE_SPACE: "{max(1, round(share * total) - 2)}"'
+            stack.enter_context(recipe(name, served, cache))
+        stack.enter_context(edited(FLEET, declare))
+        yield
+
+
+def asked(spark: Handle, name: str, tokens: int = 8, port: int = 0) -> requests.Response:
+    body = {**CHAT, "model": name, "max_tokens": tokens}
+    return ask(spark, body, LONGEST, port=port or PORTS[name])
+
+
+def release(spark: Handle, name: str) -> str:
+    seat = "" if name == "chat" else f"seats/{name}/"
+    return spark.run(f"basename $(readlink {ROOT}/{seat}current)").stdout.strip()
+
+
+def running(spark: Handle) -> set[str]:
+    """Return the names of those whose engines serve."""
+    units = "systemctl list-units --plain --no-legend --state=active 'vllm@*'"
+    return set(re.findall(r"vllm@lab-(\w+)-", spark.run(units).stdout))
+
+
+def told(spark: Handle, path: str = "/run/sparkwright/turns.json") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(spark.run(f"cat {path}").stdout)
+    return found
+
+
+@contextmanager
+def within_the_plan(spark: Handle) -> Iterator[None]:
+    """Look ten times a second which containers there are, and compare with the plan."""
+    look = f"ls {ROOT}/state | grep running@ | tr '\\n' ' '; echo; sleep 0.1"
+    spark.run(f'nohup sh -c "while :; do {look}; done" > /tmp/seen 2>&1 & echo $! > /tmp/pid')
+    yield
+    spark.run("kill $(cat /tmp/pid)")
+    plan = told(spark, f"{ROOT}/manifests/turns.json")
+    for line in spark.run("sort -u /tmp/seen").stdout.splitlines():
+        together = [plan["replicas"][name] for name in re.findall(r"@lab-(\w+)-", line)]
+        spare = max((each["spare"] for each in together), default=0)
+        assert sum(each["size"] for each in together) + spare <= plan["total"], line
+
+
+def test_a_run_brings_all_and_starts_none(spark: Handle, turns: None) -> None:
+    run = pyinfra(DEPLOY).succeeded()
+    forget(spark)
+    assert running(spark) == {STEADY}, run.output
+    assert pyinfra(DEPLOY).succeeded().changed == frozenset()
+
+
+def test_a_request_starts_its_model(spark: Handle, turns: None) -> None:
+    """Beside others, or in place of what does not fit beside it."""
+    for name, others in (("chat", {"chat"}), ("small", {"chat", "small"}), ("coder", {"small"})):
+        assert asked(spark, name).ok
+        assert running(spark) == {STEADY, name, *others}
+
+
+def test_what_looks_is_content(spark: Handle, turns: None) -> None:
+    """The run, too: it changes nothing, whoever has the turn."""
+    assert pyinfra(DEPLOY).succeeded().changed == frozenset()
+    drift = pyinfra("deploys/drift.py")
+    assert drift.status == 0, drift.output
+    status = pyinfra("deploys/status.py", "--data", "json=-").succeeded()
+    rows = json.loads(status.output[status.output.index('{"time"') :].splitlines()[0])["sparks"]
+    assert {row["replica"]: row["warnings"] for row in rows} == {name: [] for name in SHARES}
+    serve = {row["replica"] for row in rows if row["turn"] and row["turn"]["phase"] == "serving"}
+    assert {*serve, STEADY} == running(spark)
+    assert pyinfra("deploys/doctor.py").succeeded().changed == frozenset()
+    assert "proved on spark1/coder" in verification()
+
+
+def test_whom_its_owner_stops_stays_so(spark: Handle, turns: None) -> None:
+    """`systemctl stop` gives its place up until somebody asks."""
+    pyinfra("deploys/stop.py", "--limit", "coder").succeeded()
+    refused = asked(spark, "coder")
+    assert (refused.status_code, "until its owner starts it" in refused.text) == (503, True)
+    pyinfra("deploys/start.py", "--limit", "coder").succeeded()
+    assert "coder" not in running(spark)
+    assert asked(spark, "coder").ok
+    spark.run(f"sudo systemctl stop vllm@{release(spark, 'coder')}")
+    assert asked(spark, "coder").ok
+
+
+def test_who_is_killed_in_a_turn_costs_no_request(spark: Handle, turns: None) -> None:
+    """The engine in its start, and the loop."""
+    for name, strike in (("chat", "docker kill vllm-{}"), ("coder", "systemctl kill -s 9 turns")):
+        new = release(spark, name)
+        with ThreadPoolExecutor() as pool:
+            answer = pool.submit(asked, spark, name)
+            until(spark, f"systemctl show -P ActiveState vllm@{new} | grep -q activating")
+            until(spark, f"sudo {strike.format(new)}")
+            assert answer.result().ok
+
+
+def test_power_is_lost_in_a_turn(spark: Handle, turns: None) -> None:
+    """What boots is what always runs; the first request starts its model."""
+    with ThreadPoolExecutor() as pool:
+        lost = pool.submit(asked, spark, "chat")
+        eventually(lambda: told(spark)["chat"]["phase"] == "starting", "the start of a turn")
+        spark.power_off()
+        spark.power_on()
+        assert isinstance(lost.exception(), requests.ConnectionError)
+    spark.wait_ready()
+    assert asked(spark, STEADY).ok
+    assert running(spark) == {STEADY}
+    assert asked(spark, "chat").ok
+
+
+def test_many_requests(spark: Handle, turns: None) -> None:
+    """Of clients that each stay with a model for a while."""
+
+    def client(seed: int) -> list[tuple[int, float]]:
+        chance, found = random.Random(seed), list[tuple[int, float]]()
+        while len(found) < REQUESTS // CLIENTS:
+            name = chance.choice([*SHARES])
+            for _ in range(chance.randint(3, 9)):
+                began = time.monotonic()
+                status = asked(spark, name, chance.randint(1, 48)).status_code
+                found.append((status, time.monotonic() - began))
+                time.sleep(chance.expovariate(5))
+        return found
+
+    with within_the_plan(spark), ThreadPoolExecutor() as pool:
+        answers = [each for found in pool.map(client, range(CLIENTS)) for each in found]
+    took = sorted(seconds for _, seconds in answers)
+    print(f"\n{len(answers)} answers; p95 {took[int(0.95 * len(took))]:.1f} s, {took[-1]:.1f} s")
+    assert {status for status, _ in answers} == {200}
+    assert {each["refused"] for each in told(spark).values()} == {0}
+
+
+def test_one_address_for_all(spark: Handle, turns: None) -> None:
+    """Of the gateway on the Spark itself: it tells the state of each, and a request starts it."""
+    pyinfra("deploys/gateway.py").succeeded()
+    url = f"http://{spark.address}:{GATEWAY}/v1/models"
+
+    def states() -> dict[str, str]:
+        answer = requests.get(url, headers=authorization(), timeout=patience(10))
+        return {each["id"]: each["state"] for each in answer.json()["data"]}
+
+    wanted = {name: "serving" if name in running(spark) else "stopped" for name in SHARES}
+    eventually(lambda: {name: states()[name] for name in SHARES} == wanted, f"{wanted}")
+    stopped = next(name for name, state in wanted.items() if state == "stopped")
+    assert asked(spark, stopped, port=GATEWAY).ok
+    assert stopped in running(spark)
+
+
+def test_remove_leaves_nothing_of_it(spark: Handle, turns: None) -> None:
+    pyinfra("deploys/stop.py", "--limit", "coder").succeeded()
+    pyinfra("deploys/remove.py").succeeded()
+    units = "systemctl list-units --all --plain --no-legend 'door*' 'vllm@*' 'turns*'"
+    assert spark.run(units).stdout == ""
+    assert spark.run(LEFT, check=False).stdout == ""
