@@ -14,7 +14,7 @@ from tests.driver.fixtures import deliver
 from tests.driver.listing import changes, listing, purge
 from tests.driver.load import load
 from tests.driver.pairs import Group, check_rendezvous, received_bytes
-from tests.driver.product import DEPLOY, Run, pyinfra, verification
+from tests.driver.product import DEPLOY, Run, pyinfra
 from tests.driver.sparks import current, engines_status, until
 from tests.lab import hub
 from tests.lab.lab import Lab
@@ -134,13 +134,6 @@ def test_the_rendezvous_is_closed_on_the_lan(serving: Group) -> None:
     check_rendezvous(serving)
 
 
-def test_who_looks_finds_a_group_in_order(serving: Group) -> None:
-    pyinfra("deploys/drift.py").succeeded()
-    pyinfra("deploys/status.py").succeeded().says(*(spark.name for spark in serving.sparks))
-    pyinfra("deploys/doctor.py").succeeded()
-    verification()
-
-
 def check(serving: Group, name: str, number: int, start: float, boot: Callable[[], float]) -> str:
     """Let a fault befall a Spark, and check that all serve again in time; return what it took."""
     fault, spark = FAULTS[name], serving.sparks[number]
@@ -158,20 +151,6 @@ def test_all_restart_by_themselves(
     record_property: Callable[[str, object], None],
 ) -> None:
     record_property("measured", check(serving, *STRUCK[topology][case], start, boot))
-
-
-def test_what_still_fits_serves_without_a_lost_spark_until_it_is_back(serving: Group) -> None:
-    lost = serving.worker
-    lost.power_off()
-    pyinfra(DEPLOY, "--data", f"without={lost.name}").succeeded()
-    rest = Group(*serving.sparks[:-1])
-    rest.wait_serving()
-    lost.power_on()
-    lost.wait_ready()
-    pyinfra(DEPLOY).succeeded()
-    serving.wait_serving()
-    assert pyinfra(DEPLOY).succeeded().changed == frozenset()
-    serving.forget()
 
 
 @pytest.mark.campaign
