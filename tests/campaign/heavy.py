@@ -67,7 +67,7 @@ def main(argv: list[str]) -> int:
     enter("heavy", "tests.campaign.heavy", *argv)
     lab = Lab()
     lab.down()
-    lab.up(2, "own-disk", pair=True, engine=options.engine)
+    lab.up(2, "own-disk", together="pairs", engine=options.engine)
     sparks = lab.sparks()
     pyinfra(DEPLOY, *_WEBHOOK).succeeded()
     for spark in sparks:
