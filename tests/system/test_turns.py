@@ -6,34 +6,31 @@ The tests build on one another, in order.
 import json
 import os
 import random
-import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from copy import deepcopy
-from typing import Any
 
 import pytest
 import requests
 
-from sparkwright.common.hardware import GIB
 from tests.clock import patience
-from tests.driver.client import CHAT, PORT, ask, authorization
-from tests.driver.declared import edited, recipe
+from tests.driver.client import authorization
 from tests.driver.product import DEPLOY, pyinfra, verification
 from tests.driver.sparks import eventually, forget, until
+from tests.driver.turns import (
+    GATEWAY,
+    ROOT,
+    SHARES,
+    STEADY,
+    asked,
+    declared,
+    release,
+    running,
+    told,
+    within_the_plan,
+)
 from tests.lab.spark import Handle
-from tests.lab.state import FLEET
 
-# The share of the Spark's memory that each of them takes; the last one always runs.
-SHARES = {"chat": 0.55, "coder": 0.55, "vision": 0.4, "small": 0.2, "rank": 0.13, "steady": 0.13}
-STEADY = "steady"
-PORTS = {name: PORT + number for number, name in enumerate(SHARES)}
-GATEWAY = 4000
-ROOT = "/opt/qwen36"
-# Seconds that a request may wait for its turn, which is longer than a door holds it.
-LONGEST = 600
 # TURNS_REQUESTS=1000 asks as often as the component tests do.
 REQUESTS, CLIENTS = int(os.environ.get("TURNS_REQUESTS", "72")), 3
 # What there is where models take turns, and nowhere else.
@@ -45,60 +42,8 @@ LEFT = (
 
 @pytest.fixture(scope="module")
 def turns(spark: Handle) -> Iterator[None]:
-    """The inventory and the recipes of the six, by the memory that the Spark has."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
-
-    def declare(fleet: dict[str, Any]) -> None:
-        first = fleet["replicas"].pop("lab1")
-        for name, port in PORTS.items():
-            own = {"recipe": f"lab-{name}", "port": port}
-            own |= {} if name == STEADY else {"on_demand": True, "turn_seconds": 3}
-            # YAML would name what all have.
-            fleet["replicas"][name] = deepcopy(first) | own
-        fleet["gateway"] = {"spark": "spark1", "port": GATEWAY}
-
-    with ExitStack() as stack:
-        for name, share in SHARES.items():
-            served = "served_names: [tiny]", f"served_names: [{name}]"
-            cache = 'KVCACHE_SPACE: "1"', f'KVCACHE_SPACE: "{max(1, round(share * total) - 2)}"'
-            stack.enter_context(recipe(name, served, cache))
-        stack.enter_context(edited(FLEET, declare))
+    with declared():
         yield
-
-
-def asked(spark: Handle, name: str, tokens: int = 8, port: int = 0) -> requests.Response:
-    body = {**CHAT, "model": name, "max_tokens": tokens}
-    return ask(spark, body, LONGEST, port=port or PORTS[name])
-
-
-def release(spark: Handle, name: str) -> str:
-    seat = "" if name == "chat" else f"seats/{name}/"
-    return spark.run(f"basename $(readlink {ROOT}/{seat}current)").stdout.strip()
-
-
-def running(spark: Handle) -> set[str]:
-    """Return the names of those whose engines serve."""
-    units = "systemctl list-units --plain --no-legend --state=active 'vllm@*'"
-    return set(re.findall(r"vllm@lab-(\w+)-", spark.run(units).stdout))
-
-
-def told(spark: Handle, path: str = "/run/sparkwright/turns.json") -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(spark.run(f"cat {path}").stdout)
-    return found
-
-
-@contextmanager
-def within_the_plan(spark: Handle) -> Iterator[None]:
-    """Look ten times a second which containers there are, and compare with the plan."""
-    look = f"ls {ROOT}/state | grep running@ | tr '\\n' ' '; echo; sleep 0.1"
-    spark.run(f'nohup sh -c "while :; do {look}; done" > /tmp/seen 2>&1 & echo $! > /tmp/pid')
-    yield
-    spark.run("kill $(cat /tmp/pid)")
-    plan = told(spark, f"{ROOT}/manifests/turns.json")
-    for line in spark.run("sort -u /tmp/seen").stdout.splitlines():
-        together = [plan["replicas"][name] for name in re.findall(r"@lab-(\w+)-", line)]
-        spare = max((each["spare"] for each in together), default=0)
-        assert sum(each["size"] for each in together) + spare <= plan["total"], line
 
 
 def test_a_run_brings_all_and_starts_none(spark: Handle, turns: None) -> None:

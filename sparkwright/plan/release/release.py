@@ -236,7 +236,7 @@ def _lent(place: Place, release: str) -> str:
         f"if [ ! -d {cache} ] && [ -f {file} ]; then\n"
         f"  {made} && {_tar(place, '--extract', '.new')} <{file} && mv {cache}.new {cache}\n"
         f"elif [ ! -d {cache} ] && [ -e {shlex.quote(f'{place}/state/switch.json')} ]; then\n"
-        f"  mkdir -p {place.root}/cache/{place.user} {place.root}/cache/compiled\n"
+        f"  mkdir -p {place.cache('')} {place.root}/cache/compiled\n"
         f"  : >{fresh}\n"
         "fi\n"
     )

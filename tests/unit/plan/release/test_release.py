@@ -193,6 +193,7 @@ def test_the_second_engine_of_a_spark_has_a_release_of_its_own() -> None:
     assert "/opt/x/seats/embed/sockets/engines/try-" in second.files["run"]
     assert "id -u sparkwright-engine)" in first.files["run"]
     assert "id -u sparkwright-second)" in second.files["run"]
+    assert "mkdir -p /opt/x/cache/sparkwright-second-embed/ " in second.files["run"]
     assert "seat" not in json.loads(first.files["unit.json"])
     assert json.loads(second.files["unit.json"])["seat"] == "embed"
     # As the shell of a Spark finds it.

@@ -1,0 +1,87 @@
+"""Six models on a Spark that holds a few of them, and what is to be seen of their turns."""
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from copy import deepcopy
+from typing import Any
+
+import requests
+
+from sparkwright.common.hardware import GIB
+from tests.driver.client import CHAT, PORT, ask
+from tests.driver.declared import edited, recipe
+from tests.lab.spark import Handle
+from tests.lab.state import FLEET
+
+# The share of the Spark's memory that each of them takes; one always runs.
+SHARES = {"chat": 0.55, "coder": 0.55, "vision": 0.4, "small": 0.2, "rank": 0.13, "steady": 0.13}
+STEADY = "steady"
+PORTS = {name: PORT + number for number, name in enumerate(SHARES)}
+GATEWAY = 4000
+ROOT = "/opt/qwen36"
+# Seconds for which a client waits for its turn: longer than a door holds a request.
+_LONGEST = 600
+
+
+@contextmanager
+def declared() -> Iterator[None]:
+    """Have recipes of these sizes, and an inventory that serves them, until the block ends."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
+
+    def declare(fleet: dict[str, Any]) -> None:
+        first = fleet["replicas"].pop("lab1")
+        for name, port in PORTS.items():
+            own = {"recipe": f"lab-{name}", "port": port}
+            own |= {} if name == STEADY else {"on_demand": True, "turn_seconds": 3}
+            # YAML would name what all have.
+            fleet["replicas"][name] = deepcopy(first) | own
+        fleet["gateway"] = {"spark": "spark1", "port": GATEWAY}
+
+    with ExitStack() as stack:
+        for name, share in SHARES.items():
+            served = "served_names: [tiny]", f"served_names: [{name}]"
+            cache = 'KVCACHE_SPACE: "1"', f'KVCACHE_SPACE: "{max(1, round(share * total) - 2)}"'
+            stack.enter_context(recipe(name, served, cache))
+        stack.enter_context(edited(FLEET, declare))
+        yield
+
+
+def asked(spark: Handle, name: str, tokens: int = 8, port: int = 0) -> requests.Response:
+    """Ask one of them, and wait for its turn."""
+    body = {**CHAT, "model": name, "max_tokens": tokens}
+    return ask(spark, body, _LONGEST, port=port or PORTS[name])
+
+
+def release(spark: Handle, name: str) -> str:
+    """Return the release that one of them should serve."""
+    seat = "" if name == next(iter(SHARES)) else f"seats/{name}/"
+    return spark.run(f"basename $(readlink {ROOT}/{seat}current)").stdout.strip()
+
+
+def running(spark: Handle) -> set[str]:
+    """Return the names of those that serve now."""
+    units = "systemctl list-units --plain --no-legend --state=active 'vllm@*'"
+    return set(re.findall(r"vllm@lab-(\w+)-", spark.run(units).stdout))
+
+
+def told(spark: Handle, path: str = "/run/sparkwright/turns.json") -> dict[str, Any]:
+    """Return what the loop says of itself."""
+    found: dict[str, Any] = json.loads(spark.run(f"cat {path}").stdout)
+    return found
+
+
+@contextmanager
+def within_the_plan(spark: Handle) -> Iterator[None]:
+    """Look ten times a second which engines run; fail where they took more than the plan has."""
+    look = f"ls {ROOT}/state | grep running@ | tr '\\n' ' '; echo; sleep 0.1"
+    spark.run(f'nohup sh -c "while :; do {look}; done" > /tmp/seen 2>&1 & echo $! > /tmp/pid')
+    yield
+    spark.run("kill $(cat /tmp/pid)")
+    plan = told(spark, f"{ROOT}/manifests/turns.json")
+    for line in spark.run("sort -u /tmp/seen").stdout.splitlines():
+        together = [plan["replicas"][name] for name in re.findall(r"@lab-(\w+)-", line)]
+        spare = max((each["spare"] for each in together), default=0)
+        assert sum(each["size"] for each in together) + spare <= plan["total"], line
