@@ -35,7 +35,7 @@ from tests.lab.spark import Handle
 REQUESTS, CLIENTS = int(os.environ.get("TURNS_REQUESTS", "72")), 3
 # What there is where models take turns, and nowhere else.
 LEFT = (
-    f"ls -d {ROOT}/seats /etc/systemd/system/turns.service /run/sparkwright/* "
+    f"ls -d {ROOT}/seats /etc/systemd/system/turns.service /run/sparkwright/turns.json "
     "/run/systemd/system/vllm@*"
 )
 
