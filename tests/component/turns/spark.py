@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from host.engine import places
@@ -342,10 +343,16 @@ class Answer:
 
 @contextmanager
 def spark_of(
-    folder: Path, models: Mapping[str, Model], total: int, start: float = 0.3, **times: Any
+    models: Mapping[str, Model],
+    total: int,
+    start: float = 0.3,
+    disk: Path | None = None,
+    **times: Any,
 ) -> Iterator[Spark]:
     """Have a Spark with these models, and its loop, until the block ends."""
     with ExitStack() as stack:
+        # A path of a socket has 107 characters at most, and a run of several workers a folder more.
+        folder = disk or Path(stack.enter_context(TemporaryDirectory(prefix="turns")))
         spark = Spark(folder / "root", models, total, start)
         spark.lay(stack)
         stack.enter_context(spark.running())

@@ -3,7 +3,6 @@
 import random
 import time
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -59,8 +58,8 @@ def _judge(spark: Spark, answers: list[Answer], requests: int) -> None:
     assert long[int(0.95 * len(long))] <= TURN + START + SLACK
 
 
-def test_a_thousand_requests(tmp_path: Path) -> None:
-    with spark_of(tmp_path, _models(TURN), total=10, start=START) as spark:
+def test_a_thousand_requests() -> None:
+    with spark_of(_models(TURN), total=10, start=START) as spark:
         clients = Clients(spark)
         for each in _asked(7, 1000, clients=2, block=60):
             # Each has two requests under way.
@@ -71,10 +70,10 @@ def test_a_thousand_requests(tmp_path: Path) -> None:
         assert {each["refused"] for each in spark.told.values()} == {0}
 
 
-def test_faults(tmp_path: Path) -> None:
+def test_faults() -> None:
     """Engines are killed in their starts, or hang; the loop is killed; the power is lost."""
     faults = {"coder": ["killed", "", "killed"], "chat": ["hangs"], "vision": ["killed"]}
-    with spark_of(tmp_path, _models(**faults), total=10, start=START) as spark:
+    with spark_of(_models(**faults), total=10, start=START) as spark:
         for seed in (1, 2):
             clients = Clients(spark)
             for each in _asked(seed, 90, clients=3, block=8):
@@ -93,11 +92,11 @@ def test_faults(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("greedy", [2])
-def test_greedy_clients_get_their_turns_in_blocks(tmp_path: Path, greedy: int) -> None:
+def test_greedy_clients_get_their_turns_in_blocks(greedy: int) -> None:
     """Two of each have requests in flight all the time, of two models that do not fit together."""
     turn, seconds = 3.0, 0.1
     models = {name: Model(6, turn=turn) for name in ("coder", "chat")}
-    with spark_of(tmp_path, models, total=10, start=START) as spark:
+    with spark_of(models, total=10, start=START) as spark:
         clients = Clients(spark)
         for name in models:
             for _ in range(greedy):

@@ -18,9 +18,9 @@ pytestmark = haproxy
 
 
 @pytest.fixture
-def spark(tmp_path: Path) -> Iterator[Spark]:
+def spark() -> Iterator[Spark]:
     """Two models, of which the memory holds one."""
-    with spark_of(tmp_path, {"a": Model(6, turn=1), "b": Model(6, turn=1)}, total=10) as spark:
+    with spark_of({"a": Model(6, turn=1), "b": Model(6, turn=1)}, total=10) as spark:
         yield spark
 
 
@@ -94,10 +94,10 @@ def test_who_looks_anew_goes_on_from_what_is(spark: Spark) -> None:
     assert spark.acts == ["start a", "stop a", "start b"]
 
 
-def test_who_cannot_be_served_in_time_hears_so_and_finds_his_model_later(tmp_path: Path) -> None:
+def test_who_cannot_be_served_in_time_hears_so_and_finds_his_model_later() -> None:
     """A start takes 4 s, by what was seen of it, and the door holds requests for 3 s."""
     models = {"a": Model(6, hold=3), "b": Model(6, hold=3)}
-    with spark_of(tmp_path, models, total=10, start=4) as spark:
+    with spark_of(models, total=10, start=4) as spark:
         spark.kill()
         for file, text in (("release.json", '{"recipe": "r", "image": "i"}'),):
             (spark.root / "releases/a-1" / file).write_text(text)
@@ -118,7 +118,7 @@ def test_who_cannot_be_served_in_time_hears_so_and_finds_his_model_later(tmp_pat
 
 def test_a_full_disk_starts_nothing_and_ends_nothing(tmp_path: Path) -> None:
     disk, models = tmp_path / "disk", {"a": Model(6), "b": Model(6)}
-    with small_disk(disk), spark_of(disk, models, total=10, DISK=4096) as spark:
+    with small_disk(disk), spark_of(models, total=10, disk=disk, DISK=4096) as spark:
         assert spark.ask("a").status == 200
         fill(disk)
         answer = spark.ask("b")
@@ -146,10 +146,10 @@ def test_a_client_who_leaves_wakes_what_he_asked_for(spark: Spark) -> None:
     assert spark.acts == ["start b", "stop b", "start a"]
 
 
-def test_a_pair_is_given_up_for_two_singles_and_comes_back(tmp_path: Path) -> None:
+def test_a_pair_is_given_up_for_two_singles_and_comes_back() -> None:
     """As the loop of the worker's Spark sees it; of its own accord the pair goes when it may."""
     models = {"pair": Model(8, rank=1, turn=0.5), "x": Model(4, turn=0.5), "y": Model(4, turn=0.5)}
-    with spark_of(tmp_path, models, total=10) as spark:
+    with spark_of(models, total=10) as spark:
         pair = spark.place("pair")
         # It waits for its head, without a container.
         spark.units["pair"].state, spark.units["pair"].due = "activating", inf
@@ -183,10 +183,10 @@ def test_a_head_goes_when_the_other_spark_needs_its_place(spark: Spark) -> None:
     assert spark.ask("a").status == 200
 
 
-def test_one_that_always_runs_is_not_the_loops_business(tmp_path: Path) -> None:
+def test_one_that_always_runs_is_not_the_loops_business() -> None:
     """Its place is its own, though it is down, and its clients hear what they always did."""
     models = {"a": Model(6, on_demand=False, hold=2), "b": Model(6, hold=2)}
-    with spark_of(tmp_path, models, total=10) as spark:
+    with spark_of(models, total=10) as spark:
         until(lambda: spark.ask("a").status == 200)
         spark.units["a"].end("inactive")
         answer = spark.ask("a")
