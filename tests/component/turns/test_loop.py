@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from math import inf
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -116,9 +117,16 @@ def test_who_cannot_be_served_in_time_hears_so_and_finds_his_model_later() -> No
         assert spark.acts == ["start a"]
 
 
-def test_a_full_disk_starts_nothing_and_ends_nothing(tmp_path: Path) -> None:
-    disk, models = tmp_path / "disk", {"a": Model(6), "b": Model(6)}
-    with small_disk(disk), spark_of(models, total=10, disk=disk, DISK=4096) as spark:
+@pytest.fixture
+def disk() -> Iterator[Path]:
+    """A small disk at a short path."""
+    with TemporaryDirectory(prefix="turns") as folder, small_disk(Path(folder) / "disk"):
+        yield Path(folder) / "disk"
+
+
+def test_a_full_disk_starts_nothing_and_ends_nothing(disk: Path) -> None:
+    models = {"a": Model(6), "b": Model(6)}
+    with spark_of(models, total=10, disk=disk, DISK=4096) as spark:
         assert spark.ask("a").status == 200
         fill(disk)
         answer = spark.ask("b")
