@@ -227,6 +227,7 @@ def removal_table(root: str) -> dict[str, Any]:
     return {
         "root": root,
         "systemd": SYSTEMD,
+        "run": "/run",
         "units": unit_names(),
         "folders": folder_names(),
         "proof": PROOF,

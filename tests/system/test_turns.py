@@ -6,6 +6,7 @@ The tests build on one another, in order.
 import json
 import os
 import random
+import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -72,6 +73,8 @@ def test_what_looks_is_content(spark: Handle, turns: None) -> None:
     assert {*serve, STEADY} == running(spark)
     assert pyinfra("deploys/doctor.py").succeeded().changed == frozenset()
     assert "proved on spark1/coder" in verification()
+    metrics = spark.run(f"cat {ROOT}/metrics/spark.prom").stdout
+    assert re.search('spark_turn_starts_total{.*seat="coder"} 1', metrics), metrics
 
 
 def test_whom_its_owner_stops_stays_so(spark: Handle, turns: None) -> None:

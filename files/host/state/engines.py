@@ -12,6 +12,8 @@ from host.state.engine_api import ask
 from host.state.readers import names, once, run, systemd, text, whole
 
 _SYSTEMD = "/etc/systemd/system"
+# Where `stop` masks what a request would start.
+_RUNTIME = "/run/systemd/system"
 _SHARE = f"{_SYSTEMD}/sockets.target.wants/fabric-share.socket"
 _PROPERTIES = (
     *("Id", "ActiveState", "NRestarts", "NeedDaemonReload", "Job", "StatusText"),
@@ -174,7 +176,9 @@ def _boots() -> list[str]:
 @once
 def _units(named: str) -> dict[str, dict[str, str]]:
     """Return the properties of all instances of vllm@ and switch@; nothing without systemd."""
-    known = {*_boots(), *([f"vllm@{named}.service"] if named else [])}
+    # Of a masked one that does not run, systemd tells only who names it.
+    masked = (name for name in names(_RUNTIME) if name.startswith("vllm@"))
+    known = {*_boots(), *masked, *([f"vllm@{named}.service"] if named else [])}
     found = systemd(_PROPERTIES, (*sorted(known), "vllm@*.service", "switch@*.service"))
     return {each["Id"]: each for each in found if "Id" in each}
 

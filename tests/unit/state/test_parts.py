@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from host.state import artifacts, docker, engine_api
+from host.state import artifacts, docker, engine_api, engines
 from sparkwright.artifacts.image.deploy import ImageState
 from sparkwright.insight.status.state import EngineLoad
 from tests.makers.docker import image_files, serving_docker
@@ -125,3 +125,22 @@ vllm:request_generation_tokens_bucket{engine="0",le="+Inf",model_name="m"} 47.0
 def test_how_requests_ended_without_our_probes() -> None:
     assert engine_api.ends(METRICS) == {"cut": 4, "ended": 3}
     assert engine_api.ends("") is None
+
+
+def test_a_masked_engine_is_named_as_systemd_does_not_list_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("vllm@chat-1.service", "other.service"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(engines, "_RUNTIME", str(tmp_path))
+    asked: list[str] = []
+
+    def systemd(properties: tuple[str, ...], units: tuple[str, ...]) -> list[dict[str, str]]:
+        asked.extend(units)
+        return [{"Id": "vllm@chat-1.service", "LoadState": "masked"}]
+
+    monkeypatch.setattr(engines, "systemd", systemd)
+    fresh = engines._units.__wrapped__  # type: ignore[attr-defined]
+    monkeypatch.setattr(engines, "_units", fresh)
+    assert engines.engines()["chat-1"]["masked"]
+    assert asked[-3:] == ["vllm@chat-1.service", "vllm@*.service", "switch@*.service"]

@@ -5,6 +5,7 @@ instead, and on the head of a group with what each worker tells of itself over t
 """
 
 import json
+import os
 import re
 import socket
 from collections.abc import Iterable, Iterator
@@ -180,7 +181,8 @@ def _turn(root: Path) -> Iterator[tuple[str, float]]:
 
 def _door(root: Path) -> Iterator[tuple[str, int, str]]:
     """Yield name, value and key of each sample of the door; a worker has none."""
-    if not (root / "door").exists():
+    # It may not look behind a seat's link.
+    if not os.path.lexists(root / "door"):
         return
     try:
         door = Door(root)

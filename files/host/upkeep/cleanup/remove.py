@@ -110,6 +110,10 @@ class Removal:
             units = [each for each in self.units if order.get(each.partition("@")[0], 2) == rank]
             if units:
                 do("systemctl", "disable", "--quiet", "--now", *units)
+        run = Path(self.table["run"])
+        if masked := [path.name for path in run.glob("systemd/system/vllm@*.service")]:
+            do("systemctl", "unmask", "--runtime", "--quiet", *masked)
+        (run / "sparkwright/turns.json").unlink(missing_ok=True)
 
     def _unit_files(self) -> Part:
         ours = [path for path, is_ours in self.named.items() if is_ours]

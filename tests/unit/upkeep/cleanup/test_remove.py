@@ -58,6 +58,7 @@ class Spark:
             "daemon_json": str(folder / "daemon.json"),
             "netplan": str(folder / "netplan.yaml"),
             "users": (),
+            "run": f"{folder}/run",
             "docker": OURS,
             "network": "sparkwright",
             "withdraw": "true",
@@ -137,6 +138,8 @@ def serving(spark: Spark) -> Spark:
         "netplan.yaml", "network:\n  ethernets:\n    fab0:\n      mtu: 1\n    fab1:\n      mtu: 1\n"
     )
     spark.file("journald/ours.conf")
+    spark.file("run/systemd/system/vllm@chat-0.service")
+    spark.file("run/sparkwright/turns.json")
     spark.file("daemon.json", json.dumps({"log-opts": {"max-size": "50m"}} | RUNTIME))
     spark.file("r/backups/daemon.json", json.dumps(RUNTIME))
     spark.file("r/state/sysctl", "vm.swappiness = 60\nvm.swappiness = 10\n")
@@ -191,6 +194,7 @@ def test_how_it_goes(serving: Spark) -> None:
     assert serving.do() == [
         "systemctl disable --quiet --now switch@chat-1.service",
         "systemctl disable --quiet --now vllm@chat-1.service",
+        "systemctl unmask --runtime --quiet vllm@chat-0.service",
         "docker rm --force 0123456789ab",
         "ufw --force delete allow 8000/tcp",
         "systemd-run --quiet --collect --pipe --wait --expand-environment=no "
@@ -204,6 +208,7 @@ def test_how_it_goes(serving: Spark) -> None:
         "systemctl daemon-reload",
         "systemctl reset-failed switch@chat-1.service vllm@chat-1.service",
     ]
+    assert not (serving.folder / "run/sparkwright/turns.json").exists()
     assert serving.files == [
         "my notes/a",
         "qwen36/.sparkwright-set-aside/mine",
