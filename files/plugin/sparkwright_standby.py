@@ -5,10 +5,13 @@ configuration and tokenizer are done in the process itself, so nothing is forked
 answered in CUDA's place. The supervisor (files/host/engine/standby.py) says the word.
 """
 
+import gc
 import os
 import time
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 VARIABLE = "SPARKWRIGHT_STANDBY"
 # The supervisor's files, which the engine cannot change, and one that says that it waits.
@@ -33,10 +36,45 @@ def register() -> None:
     init_device = wrapper.init_device
 
     def told(self, *arguments, **named):  # type: ignore[no-untyped-def]
+        with suppress(Exception):
+            _prepare_engine(self.vllm_config)
+        gc.freeze()  # what is there need not be looked at in the ten collections of a start
         wait()
         return init_device(self, *arguments, **named)
 
     wrapper.init_device = told
+    with suppress(AttributeError, ImportError):
+        _warm_up_before_the_engine()
+
+
+def _prepare_engine(config: Any) -> None:
+    """Import the model's class and its attention, and make its processor of images.
+
+    vLLM keeps what that reads, and does all of it again at once after the word.
+    """
+    import_module("vllm.model_executor.model_loader").get_model_architecture(config.model_config)
+    if backend := config.attention_config.backend:
+        backend.get_class()
+    registry = import_module("vllm.multimodal").MULTIMODAL_REGISTRY
+    import_module("vllm.multimodal.encoder_budget").MultiModalBudget(config, registry)
+
+
+def _warm_up_before_the_engine() -> None:
+    """Have the API warm up before there is an engine: until 0.31, vLLM does so when it is ready.
+
+    The template is then found again, images are not: the largest takes seconds each time.
+    """
+    inputs = import_module("vllm.v1.engine.input_processor").InputProcessor
+    parameters = import_module("vllm.renderers").ChatParams
+    make = inputs.__init__
+
+    def made(self, *arguments, **named):  # type: ignore[no-untyped-def]
+        make(self, *arguments, **named)
+        with suppress(Exception):
+            self.renderer.warmup(parameters())
+            self.renderer._warmup_mm_processor = lambda *_, **__: None
+
+    inputs.__init__ = made
 
 
 def wait() -> None:
