@@ -1,7 +1,6 @@
 """A plugin of vLLM, by which an engine that has done all that needs no GPU waits for a word.
 
-Beside an engine that serves it saves the next start what comes before the GPU: half of it. Imports,
-configuration and tokenizer are done in the process itself, so nothing is forked, and nothing is
+That is two thirds of a start. It is done in the process itself: nothing is forked, and nothing is
 answered in CUDA's place. The supervisor (files/host/engine/standby.py) says the word.
 """
 
@@ -37,8 +36,8 @@ def register() -> None:
 
     def told(self, *arguments, **named):  # type: ignore[no-untyped-def]
         with suppress(Exception):
-            _prepare_engine(self.vllm_config)
-        gc.freeze()  # what is there need not be looked at in the ten collections of a start
+            _make_ready(self.vllm_config)
+        gc.freeze()  # the ten collections of a start need not look at what is there
         wait()
         return init_device(self, *arguments, **named)
 
@@ -47,11 +46,8 @@ def register() -> None:
         _warm_up_before_the_engine()
 
 
-def _prepare_engine(config: Any) -> None:
-    """Import the model's class and its attention, and make its processor of images.
-
-    vLLM keeps what that reads, and does all of it again at once after the word.
-    """
+def _make_ready(config: Any) -> None:
+    """Import model and attention, and make the processor of images: vLLM keeps what it reads."""
     import_module("vllm.model_executor.model_loader").get_model_architecture(config.model_config)
     if backend := config.attention_config.backend:
         backend.get_class()
@@ -60,10 +56,7 @@ def _prepare_engine(config: Any) -> None:
 
 
 def _warm_up_before_the_engine() -> None:
-    """Have the API warm up before there is an engine: until 0.31, vLLM does so when it is ready.
-
-    The template is then found again, images are not: the largest takes seconds each time.
-    """
+    """Have the API warm up first: vLLM 0.20 to 0.28 does when the engine is ready, for 30 s."""
     inputs = import_module("vllm.v1.engine.input_processor").InputProcessor
     parameters = import_module("vllm.renderers").ChatParams
     make = inputs.__init__
@@ -72,6 +65,7 @@ def _warm_up_before_the_engine() -> None:
         make(self, *arguments, **named)
         with suppress(Exception):
             self.renderer.warmup(parameters())
+            # vLLM's own comes all the same; a template found is kept, images would be made again.
             self.renderer._warmup_mm_processor = lambda *_, **__: None
 
     inputs.__init__ = made
@@ -97,9 +91,8 @@ def wait() -> None:
 
 def _expend(score: str) -> str:
     """Set how readily the kernel ends this process; return how it was."""
-    try:
+    before = score
+    with suppress(OSError):
         before = _OWN.read_text()
         _OWN.write_text(score)
-    except OSError:
-        return score
     return before

@@ -49,8 +49,8 @@ CONTEXT = GIB // 2
 # What the processes of a second engine take of the host besides: 0.66 GB its API server and 0.61 GB
 # its core were measured (vLLM 0.32.0 on a CPU); what is loaded for a GPU is more, and not measured.
 _PROCESSES = 2 * GIB
-# What a standby takes of the host: 1,946 and 2,285 MiB were its own (PSS; vLLM 0.26.0, two H200s).
-STANDBY = int(2.3 * GIB)
+# What a standby takes of the host: with images 3,218 MiB were its own (PSS; vLLM 0.26.0, an H200).
+STANDBY = int(3.2 * GIB)
 
 
 def gib(size: float) -> str:
