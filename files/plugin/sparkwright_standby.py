@@ -58,13 +58,12 @@ def _make_ready(config: Any) -> None:
 def _warm_up_before_the_engine() -> None:
     """Have the API warm up first: vLLM 0.20 to 0.28 does when the engine is ready, for 30 s."""
     inputs = import_module("vllm.v1.engine.input_processor").InputProcessor
-    parameters = import_module("vllm.renderers").ChatParams
     make = inputs.__init__
 
     def made(self, *arguments, **named):  # type: ignore[no-untyped-def]
         make(self, *arguments, **named)
         with suppress(Exception):
-            self.renderer.warmup(parameters())
+            self.renderer.warmup(import_module("vllm.renderers").ChatParams())
             # vLLM's own comes all the same; a template found is kept, images would be made again.
             self.renderer._warmup_mm_processor = lambda *_, **__: None
 

@@ -210,8 +210,8 @@ def plan_memory(
     )
     if settings.kv_bytes is None:
         plan = replace(plan, kv_bytes=int(settings.utilization * total) - plan.besides_cache)
-    # It never is a reason to warn.
-    spare = plan.head_room - WANTED[load.sparks] * GIB
+    # It never is a reason to warn. It ends first where memory is short: a GiB less may be left.
+    spare = plan.head_room - (WANTED[load.sparks] - 1) * GIB
     has_room = plan.unified and not beside and spare >= STANDBY
     return replace(plan, standby=STANDBY) if has_room else plan
 

@@ -15,6 +15,7 @@ from host.engine import standby as supervisor
 from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.common.paths import PLUGIN
 from sparkwright.declared.recipe import values
+from sparkwright.plan.memory.check import judge
 from sparkwright.plan.memory.plan import LEAST, STANDBY, WANTED, standby_room
 from sparkwright.plan.release.command import container_arguments
 from sparkwright.run.spark import SparkTarget
@@ -294,11 +295,12 @@ def test_there_is_one_where_the_plan_has_room_and_it_is_no_reason_to_warn() -> N
     spark, card = HARDWARE["gb10"], HARDWARE["rtx-5090"]
     plan = planned(CHOICE)
     assert plan.standby == STANDBY
-    assert plan.head_room >= WANTED[1] * GIB
+    assert plan.head_room < WANTED[1] * GIB <= plan.head_room + STANDBY
+    assert not [*judge(plan)]
     assert standby_room(load(CHOICE), spark) == STANDBY + LEAST[1] * GIB
     full = planned(CHOICE, gpu_memory_utilization=0.86)
     assert (full.standby, standby_room(load(CHOICE, gpu_memory_utilization=0.86), spark)) == (0, 0)
-    assert full.head_room - STANDBY < WANTED[1] * GIB
+    assert full.head_room - STANDBY < (WANTED[1] - 1) * GIB <= plan.head_room
     # A card's own memory is none of it.
     assert planned("qwen3.5-35b-nvfp4-rtx-pro-6000").standby == 0
     assert standby_room(load("qwen3.5-35b-nvfp4-rtx-5090"), card) == STANDBY + LEAST[1] * GIB
