@@ -4,6 +4,7 @@ That is two thirds of a start. It is done in the process itself: nothing is fork
 answered in CUDA's place. The supervisor (files/host/engine/standby.py) says the word.
 """
 
+import ctypes
 import gc
 import os
 import time
@@ -66,6 +67,7 @@ def _warm_up_before_the_engine() -> None:
             self.renderer.warmup(import_module("vllm.renderers").ChatParams())
             # vLLM's own comes all the same; a template found is kept, images would be made again.
             self.renderer._warmup_mm_processor = lambda *_, **__: None
+            ctypes.CDLL(None).malloc_trim(0)  # half a GiB
 
     inputs.__init__ = made
 
