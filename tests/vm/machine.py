@@ -64,11 +64,11 @@ class Machine:
         """Have the kernel hang: its processor jumps to itself, and takes no interrupt."""
         self._ask("stop")
         with _connected(self._debugger) as channel:
-            registers = bytes.fromhex(_debug(channel, "g"))
+            registers = bytearray.fromhex(_debug(channel, "g"))
             at = int.from_bytes(registers[128:136], "little")
             # x86's flag "takes interrupts", and the instruction that jumps to itself.
-            flags = int.from_bytes(registers[136:140], "little") & ~0x200
-            assert _debug(channel, f"P11={flags.to_bytes(4, 'little').hex()}") == "OK"
+            registers[137] &= ~0x02
+            assert _debug(channel, f"G{registers.hex()}") == "OK"
             assert _debug(channel, f"M{at:x},2:ebfe") == "OK"
         self._ask("cont")
 

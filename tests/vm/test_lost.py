@@ -28,16 +28,18 @@ sparks: {{{name}: {{ssh_hostname: 127.0.0.1, ssh_port: {machine.port}, ssh_user:
   ssh_key: {key}, ssh_known_hosts_file: {machine.known_hosts}, hardware: lab}}}}
 replicas: {{vm: {{recipe: lab-tiny, sparks: [{name}], trusts: [tool-parser-plugin]}}}}
 """
-# Loops that use the processor, one that writes to the disk, and what holds memory up to 90 %.
-_HEAVY = f"""\
-for _ in 1 2 3 4 5 6 7 8; do timeout {_LOAD} sh -c 'while :; do :; done' & done
-timeout {_LOAD} sh -c 'while dd if=/dev/zero of=/var/load bs=1M count=64 conv=fsync; do :; done' &
-timeout {_LOAD} python3 -c '
-import signal
-kib = {{row.split()[0]: int(row.split()[1]) for row in open("/proc/meminfo")}}
+# What holds memory up to 90 %; then loops that use the processor, and one that writes to the disk.
+_HEAVY = """\
+python3 -c '
+import pathlib, signal
+kib = {row.split()[0]: int(row.split()[1]) for row in open("/proc/meminfo")}
 held = bytearray((kib["MemAvailable:"] - kib["MemTotal:"] // 10) * 1024)
 held[::4096] = b"1" * len(held[::4096])
+pathlib.Path("/run/held").touch()
 signal.pause()' &
+until test -e /run/held; do sleep 1; done
+for _ in 1 2 3 4 5 6 7 8; do sh -c 'while :; do :; done' & done
+sh -c 'while dd if=/dev/zero of=/var/load bs=1M count=64 conv=fsync; do :; done' &
 """
 
 
@@ -87,8 +89,9 @@ def test_a_panic_reboots_and_leaves_its_last_words(machine: Machine) -> None:
 
 
 def test_heavy_work_is_no_hang(machine: Machine) -> None:
-    boot, since = _boot(machine), time.time()
-    machine.run(f"({_HEAVY}) >/dev/null 2>&1 </dev/null &")
+    boot = _boot(machine)
+    machine.run(f"{{ {_HEAVY} }} >/dev/null 2>&1 </dev/null")
+    since = time.time()
     slowest, least, load = 0.0, 1.0, 0.0
     while time.time() < since + _LOAD:
         asked = time.time()
