@@ -14,10 +14,12 @@ from tests.contract.conftest import Start
 from tests.contract.engines import COMPLETIONS, Running, chat, until
 from tests.contract.test_life import CORE, WORKER
 from tests.lab import tiny_model
+from tests.lab.engine_image import Engine
 
 VARIABLES = {"SPARKWRIGHT_STANDBY": "standby", "PYTHONPATH": "/mnt/plugin"}
 UDS = ("--uds", "/run/vllm/standby.sock")
-LOADS = "Starting to load model"
+# What vLLM logs of its way to the GPU, and of its API's first template.
+LOADS, WARM = "Starting to load model", "Detected the chat template content format"
 
 
 @pytest.fixture(scope="session")
@@ -78,7 +80,9 @@ def seconds(running: Running, begun: float) -> float:
     return time.monotonic() - begun
 
 
-def test_it_waits_in_the_process_that_would_use_the_gpu(start: Start, models: Path) -> None:
+def test_it_waits_in_the_process_that_would_use_the_gpu(
+    start: Start, models: Path, engine: Engine
+) -> None:
     """Beside an engine that serves, which it does not disturb; it is its next start, and sooner."""
     begun = time.monotonic()
     serving = start(*engines.line(), models=models, variables={"PYTHONPATH": "/mnt/plugin"})
@@ -86,6 +90,7 @@ def test_it_waits_in_the_process_that_would_use_the_gpu(start: Start, models: Pa
     standby = start(*engines.line(), *UDS, models=models, variables=VARIABLES)
     waits(standby)
     assert LOADS not in standby.log.read_text()
+    assert engine == "stand-in" or WARM in standby.log.read_text()
     (core,), (worker,) = standby.pids(CORE), standby.pids(WORKER)
     assert (score(worker), score(core)) == (900, score(standby.server))
     assert sorted(path.name for path in (inside(standby) / "vllm").iterdir()) == [

@@ -133,3 +133,18 @@ def test_a_releases_processes_come_to_the_gpu_where_a_standby_waits(release: str
     for name in ("uniproc", "multiproc"):
         text = (folder / f"executor/{name}_executor.py").read_text()
         assert re.search(r"init_worker\((.|\n)*?orker\.init_device\(\)", text)
+
+
+@pytest.mark.parametrize("release", [each for each in known() if number(each) >= (0, 20)])
+def test_what_a_standby_does_first_is_called_so_in_a_release(release: str) -> None:
+    """Or a start by it takes 30 seconds more, where there are images."""
+    for path, words in {
+        "multimodal/encoder_budget.py": "class MultiModalBudget:",
+        "multimodal/__init__.py": "MULTIMODAL_REGISTRY = ",
+        "model_executor/model_loader/__init__.py": '"get_model_architecture"',
+        "v1/attention/backends/registry.py": "def get_class(self)",
+        "config/attention.py": "backend: AttentionBackendEnum | None",
+        "v1/engine/input_processor.py": "self.renderer = renderer or ",
+        "renderers/base.py": "def _warmup_mm_processor(",
+    }.items():
+        assert words in (files(release) / "vllm" / path).read_text(), path

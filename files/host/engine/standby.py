@@ -28,12 +28,7 @@ LOOK = 0.1
 
 
 class Standby:
-    """The standby of a release, whoever has started it: a run of its supervisor, or a switch.
-
-    Args:
-        root: the folder of the release's seat.
-        unit: the content of the release's unit.json.
-    """
+    """The standby of a release, whoever started it; `root` is its seat, `unit` its unit.json."""
 
     def __init__(self, root: Path, release: str, unit: dict[str, Any]) -> None:
         # Bytes that must be available for a start; 0: there is to be none.

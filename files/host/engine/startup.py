@@ -35,13 +35,8 @@ _BEGUN = re.compile(r"^starting the engine$")
 # model runner), FlashInfer's, and of the server once the engine is whole.
 _SPANS = {
     "init": (_BEGUN, re.compile(r"Starting to load model|Loading model from scratch")),
-    "autotune": tuple(
-        re.compile(rf"\[Autotuner\]:? Autotuning process {w}") for w in ("starts", "ends")
-    ),
-    "server": (
-        re.compile(r"init engine \(profile, create kv cache, warmup model\) took"),
-        _LISTENS,
-    ),
+    "autotune": (re.compile(r"Autotuning process starts"), re.compile(r"Autotuning process ends")),
+    "server": (re.compile(r"init engine \(.*\) took"), _LISTENS),
 }
 _WANTED = (*_TIMED.values(), _COMPILES, *(mark for span in _SPANS.values() for mark in span))
 

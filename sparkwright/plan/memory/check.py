@@ -160,7 +160,7 @@ def _requests(plan: MemoryPlan) -> Finding:
 
 def _head_room(plan: MemoryPlan) -> Iterator[Finding]:
     wanted = _free(plan, WANTED)
-    if plan.head_room >= wanted:
+    if plan.head_room + plan.standby >= wanted:
         return
     free, left = max(0, plan.head_room), plan.total - plan.engine
     if plan.unified and left > 0:

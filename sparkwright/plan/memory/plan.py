@@ -46,8 +46,8 @@ LEAST = {1: 4, 2: 8}
 WANTED = {1: 9, 2: 10}
 # What the CUDA driver takes of a graphics card besides. A common figure, not measured here.
 CONTEXT = GIB // 2
-# What a standby takes of the host: 1,946 and 2,285 MiB were its own (PSS; vLLM 0.26.0, two H200s).
-STANDBY = int(2.3 * GIB)
+# What a standby takes of the host: with images 3,218 MiB were its own (PSS; vLLM 0.26.0, an H200).
+STANDBY = int(3.2 * GIB)
 
 
 def gib(size: float) -> str:
@@ -227,8 +227,8 @@ def plan_memory(
     )
     if settings.kv_bytes is None:
         plan = replace(plan, kv_bytes=int(settings.utilization * total) - plan.besides_cache)
-    # It never is a reason to warn.
-    spare = plan.head_room - WANTED[min(load.sparks, 2)] * GIB
+    # It never is a reason to warn. It ends first where memory is short: a GiB less may be left.
+    spare = plan.head_room - (WANTED[min(load.sparks, 2)] - 1) * GIB
     has_room = plan.unified and not beside and spare >= STANDBY
     return replace(plan, standby=STANDBY) if has_room else plan
 

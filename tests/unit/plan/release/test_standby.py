@@ -16,6 +16,7 @@ from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.common.paths import PLUGIN
 from sparkwright.declared.recipe import values
 from sparkwright.plan.memory.beside import standby_room
+from sparkwright.plan.memory.check import judge
 from sparkwright.plan.memory.plan import LEAST, STANDBY, WANTED, load_of
 from sparkwright.plan.release.command import container_arguments
 from sparkwright.run.spark import SparkTarget
@@ -36,6 +37,7 @@ def plugin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
     module = import_module("sparkwright_standby")
     for name in ("ALIVE", "GO", "WAITING", "_OWN"):
         monkeypatch.setattr(module, name, tmp_path / name.lower())
+    monkeypatch.setattr(module, "gc", SimpleNamespace(freeze=list))
     module._OWN.write_text("500")
     module.ALIVE.touch()
     monkeypatch.setenv(values.STANDBY, "standby")
@@ -86,6 +88,95 @@ def test_it_waits_before_the_gpu_is_used_and_goes_on_at_the_word(
     plugin.register()
     assert wrapper().init_device("a", "b") == "a b"
     assert seen == [(True, "900")] * 3 + [(False, "500")]
+
+
+class Made:
+    """vLLM's modules around a start, which write down what is asked of them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[object] = []
+
+        class InputProcessor:
+            def __init__(this, config: str, renderer: object) -> None:
+                self.asked.append(config)
+                this.renderer = renderer
+
+        class Renderer:
+            def warmup(this, parameters: str) -> None:
+                self.asked.append(parameters)
+                this._warmup_mm_processor()
+
+            def _warmup_mm_processor(this) -> None:
+                self.asked.append("images")
+
+        self.inputs, self.renderer = InputProcessor, Renderer
+        for name, has in {
+            "model_executor.model_loader": {"get_model_architecture": self.asked.append},
+            "multimodal": {"MULTIMODAL_REGISTRY": "registry"},
+            "multimodal.encoder_budget": {
+                "MultiModalBudget": lambda *each: self.asked.append(each)
+            },
+            "v1.engine.input_processor": {"InputProcessor": InputProcessor},
+            "renderers": {"ChatParams": lambda: "template"},
+        }.items():
+            monkeypatch.setitem(sys.modules, f"vllm.{name}", SimpleNamespace(**has))  # type: ignore[arg-type]
+        backend = SimpleNamespace(get_class=lambda: self.asked.append("attention"))
+        self.config = SimpleNamespace(
+            model_config="model", attention_config=SimpleNamespace(backend=backend)
+        )
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Made:
+    return Made(monkeypatch)
+
+
+@pytest.mark.parametrize("has_backend", [True, False])
+def test_before_it_waits_it_does_what_needs_no_gpu(
+    plugin: ModuleType, monkeypatch: pytest.MonkeyPatch, made: Made, has_backend: bool
+) -> None:
+    if not has_backend:  # vLLM chooses it
+        made.config.attention_config.backend = None
+    wrapper = vllm(monkeypatch, vllm_config=made.config, init_device=lambda _: None)
+    plugin.register()
+    monkeypatch.setattr(plugin, "wait", lambda: made.asked.append("waits"))
+    wrapper().init_device()
+    chosen = ["attention"] if has_backend else []
+    assert made.asked == ["model", *chosen, (made.config, "registry"), "waits"]
+
+
+@pytest.mark.parametrize("lacks", ["multimodal.encoder_budget", "model_executor.model_loader"])
+def test_what_a_vllm_does_not_have_comes_after_the_word(
+    plugin: ModuleType, monkeypatch: pytest.MonkeyPatch, made: Made, lacks: str
+) -> None:
+    monkeypatch.setitem(sys.modules, f"vllm.{lacks}", None)  # type: ignore[arg-type]
+    plugin.GO.touch()
+    wrapper = vllm(monkeypatch, vllm_config=made.config, init_device=lambda _: "used")
+    plugin.register()
+    assert wrapper().init_device() == "used"
+
+
+def test_its_api_is_warm_before_it_has_an_engine(
+    plugin: ModuleType, monkeypatch: pytest.MonkeyPatch, made: Made
+) -> None:
+    vllm(monkeypatch, init_device=len)
+    plugin.register()
+    renderer = made.inputs("config", made.renderer()).renderer
+    assert made.asked == ["config", "template", "images"]
+    renderer.warmup("its own template")
+    assert made.asked[3:] == ["its own template"]
+
+
+@pytest.mark.parametrize("lacks", ["v1.engine.input_processor", "renderers", "renderer"])
+def test_an_api_that_warms_up_in_another_way_does_so_itself(
+    plugin: ModuleType, monkeypatch: pytest.MonkeyPatch, made: Made, lacks: str
+) -> None:
+    monkeypatch.setitem(sys.modules, f"vllm.{lacks}", None)  # type: ignore[arg-type]
+    vllm(monkeypatch, init_device=len)
+    plugin.register()
+    renderer = None if lacks == "renderer" else made.renderer()
+    assert made.inputs("config", renderer).renderer is renderer
+    assert made.asked == ["config"]
 
 
 def test_the_engine_itself_does_not_wait(
@@ -211,11 +302,12 @@ def test_there_is_one_where_the_plan_has_room_and_it_is_no_reason_to_warn() -> N
     spark, card = HARDWARE["gb10"], HARDWARE["rtx-5090"]
     plan = planned(CHOICE)
     assert plan.standby == STANDBY
-    assert plan.head_room >= WANTED[1] * GIB
+    assert plan.head_room < WANTED[1] * GIB <= plan.head_room + STANDBY
+    assert not [*judge(plan)]
     assert standby_room(load(CHOICE), spark) == STANDBY + LEAST[1] * GIB
     full = planned(CHOICE, gpu_memory_utilization=0.86)
     assert (full.standby, standby_room(load(CHOICE, gpu_memory_utilization=0.86), spark)) == (0, 0)
-    assert full.head_room - STANDBY < WANTED[1] * GIB
+    assert full.head_room - STANDBY < (WANTED[1] - 1) * GIB <= plan.head_room
     # A card's own memory is none of it.
     assert planned("qwen3.5-35b-nvfp4-rtx-pro-6000").standby == 0
     assert standby_room(load("qwen3.5-35b-nvfp4-rtx-5090"), card) == STANDBY + LEAST[1] * GIB
