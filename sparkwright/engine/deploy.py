@@ -21,12 +21,12 @@ from sparkwright.common.schema import NAME
 from sparkwright.door.door import SEAT_UNIT, door_unit
 from sparkwright.engine.operations import (
     MASK,
-    UNMASK,
     end,
     idle,
     serve_again,
     serving,
     switch_settings,
+    unmasked,
 )
 from sparkwright.engine.state import EngineState, ask_release
 from sparkwright.engine.switch import MemoryState
@@ -236,7 +236,7 @@ def started(own: Target) -> Generator[PyinfraCommand]:
     if own.on_demand:
         name = QuoteString(f"vllm@{release}.service")
         if unit and unit.masked:
-            yield StringCommand(UNMASK, name)
+            yield unmasked(own.place, release, own.is_head)
         if not own.is_head:
             # It waits for its head.
             yield StringCommand("systemctl start --no-block", name)

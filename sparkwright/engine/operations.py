@@ -47,7 +47,7 @@ TOGETHER = 60
 JOURNAL_LINES = 30
 
 # A model on demand that a person has stopped: else the next request would start it.
-MASK, UNMASK = "systemctl mask --runtime --quiet", "systemctl unmask --runtime --quiet"
+MASK, _UNMASK = "systemctl mask --runtime --quiet", "systemctl unmask --runtime --quiet"
 _DISABLE = "systemctl disable --quiet --now"
 
 # What became of the last attempt on each Spark, for the other one of its pair.
@@ -95,7 +95,7 @@ def serving(
     for difference in engine_differences(engines, release.id, settings.door, settings.on_demand):
         differs(*difference)
     if ours.masked:
-        yield StringCommand(UNMASK, QuoteString(unit))
+        yield unmasked(release.place, release.id, settings.door)
     # A Spark that was the head of a pair, and is no more, offers nothing on the fabric.
     if engines.shares and not settings.shares:
         yield StringCommand(_DISABLE, SHARE)
@@ -127,6 +127,15 @@ def serving(
     elif not outcome.attempted:
         does = "serves" if now.active == "active" else "is started by requests for"
         host.noop(f"{unit} {does} {', '.join(release.recipe.models)}")
+
+
+def unmasked(place: Place, release: str, door: bool) -> StringCommand:
+    """Let requests start a release that a person has stopped; its door refuses them no more."""
+    command = [_UNMASK, QuoteString(f"vllm@{release}.service")]
+    if door:
+        program = QuoteString(f"{place.root}/bin/sparkwright-host")
+        command += ["&& python3 -B", program, "door", QuoteString(place), "sync"]
+    return StringCommand(*command)
 
 
 def serve_again(own: Target, release: str, before: str | None = None) -> Generator[PyinfraCommand]:
