@@ -20,8 +20,6 @@ from sparkwright.common.render import unit_file
 from sparkwright.common.schema import NAME
 from sparkwright.door.door import SEAT_UNIT, door_unit
 from sparkwright.engine.operations import (
-    MASK,
-    UNMASK,
     end,
     idle,
     serve_again,
@@ -29,7 +27,7 @@ from sparkwright.engine.operations import (
     switch_settings,
 )
 from sparkwright.engine.state import EngineState, ask_release
-from sparkwright.engine.switch import MemoryState
+from sparkwright.engine.switch import MASK, MemoryState, unmasked
 from sparkwright.machine.host.operations.files import (
     managed_files,
     path_states,
@@ -236,7 +234,7 @@ def started(own: Target) -> Generator[PyinfraCommand]:
     if own.on_demand:
         name = QuoteString(f"vllm@{release}.service")
         if unit and unit.masked:
-            yield StringCommand(UNMASK, name)
+            yield StringCommand(unmasked(own.place, release, own.is_head))
         if not own.is_head:
             # It waits for its head.
             yield StringCommand("systemctl start --no-block", name)

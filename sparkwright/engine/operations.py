@@ -32,6 +32,7 @@ from sparkwright.engine.switch import (
     failure,
     orders,
     progress_line,
+    unmasked,
 )
 from sparkwright.plan.causes.log_causes import hint
 from sparkwright.plan.memory.plan import load_of
@@ -46,8 +47,6 @@ POLL_SECONDS = 2
 TOGETHER = 60
 JOURNAL_LINES = 30
 
-# A model on demand that a person has stopped: else the next request would start it.
-MASK, UNMASK = "systemctl mask --runtime --quiet", "systemctl unmask --runtime --quiet"
 _DISABLE = "systemctl disable --quiet --now"
 
 # What became of the last attempt on each Spark, for the others of its group.
@@ -95,7 +94,7 @@ def serving(
     for difference in engine_differences(engines, release.id, settings.door, settings.on_demand):
         differs(*difference)
     if ours.masked:
-        yield StringCommand(UNMASK, QuoteString(unit))
+        yield StringCommand(unmasked(release.place, release.id, settings.door))
     # A Spark from which others copied, and do no more, offers nothing on the fabric.
     if engines.shares and not settings.shares:
         yield StringCommand(_DISABLE, SHARE)

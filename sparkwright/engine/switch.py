@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
@@ -11,6 +12,7 @@ from pydantic import Field
 
 from sparkwright.common.hardware import GIB, Hardware
 from sparkwright.common.part import Ask, Bounded, Part
+from sparkwright.common.placed import Place
 from sparkwright.common.startup import Start
 from sparkwright.machine.host.survey import Handover
 from sparkwright.plan.memory.plan import CONTEXT, HOST, LEAST, Load, plan_memory
@@ -18,6 +20,8 @@ from sparkwright.plan.memory.turns import LAB_LEAST, lab_bytes
 
 # The name of a switch's unit, of its orders and of its report.
 JOB = "switch@{}"
+# A model on demand that a person has stopped: else the next request would start it.
+MASK, _UNMASK = "systemctl mask --runtime --quiet", "systemctl unmask --runtime --quiet"
 
 
 class MemoryState(Part):
@@ -230,3 +234,12 @@ def failure(release: str, outcome: Outcome) -> str:
         words.append(f"{unit} is off.")
     words.append(f"Full log: journalctl -u {unit} -u {JOB.format(release)}")
     return "\n".join(words)
+
+
+def unmasked(place: Place, release: str, door: bool) -> str:
+    """Return the command that lets requests start a release which a person has stopped, at once."""
+    script = f"{_UNMASK} {shlex.quote(f'vllm@{release}.service')}"
+    if door:
+        program = shlex.quote(f"{place.root}/bin/sparkwright-host")
+        script += f" && python3 -B {program} door {shlex.quote(place)} sync"
+    return script

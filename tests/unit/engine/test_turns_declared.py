@@ -132,6 +132,8 @@ def test_who_starts_a_model_again_leaves_it_to_the_next_request(site: Path) -> N
     told["units"][NEW.id]["masked"] = True
     driven = spark(site, engines=told)
     assert driven.run(started, own=target_of(driven)).did_succeed()
-    assert changes(driven) == [f"systemctl unmask --runtime --quiet vllm@{NEW.id}.service"]
+    unmask = f"systemctl unmask --runtime --quiet vllm@{NEW.id}.service"
+    door = "python3 -B /r/bin/sparkwright-host door /r sync"
+    assert changes(driven) == [f"{unmask} && {door}"]
     told["units"][NEW.id]["masked"] = False
     assert not driven.predicts_change(started, own=target_of(driven))
