@@ -113,7 +113,7 @@ class Removal:
         run = Path(self.table["run"])
         if masked := [path.name for path in run.glob("systemd/system/vllm@*.service")]:
             do("systemctl", "unmask", "--runtime", "--quiet", *masked)
-        (run / "sparkwright/turns.json").unlink(missing_ok=True)
+        (run / "sparkwright" / "turns.json").unlink(missing_ok=True)
 
     def _unit_files(self) -> Part:
         ours = [path for path, is_ours in self.named.items() if is_ours]
