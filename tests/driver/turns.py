@@ -11,7 +11,8 @@ from typing import Any
 import requests
 
 from sparkwright.common.hardware import GIB
-from tests.driver.client import CHAT, PORT, ask
+from tests.clock import patience
+from tests.driver.client import CHAT, PORT, ask, authorization
 from tests.driver.declared import edited, recipe
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET
@@ -65,6 +66,13 @@ def running(spark: Handle) -> set[str]:
     """Return the names of those that serve now."""
     units = "systemctl list-units --plain --no-legend --state=active 'vllm@*'"
     return set(re.findall(r"vllm@lab-(\w+)-", spark.run(units).stdout))
+
+
+def states(spark: Handle) -> dict[str, str]:
+    """Return what the gateway says of each name."""
+    url = f"http://{spark.address}:{GATEWAY}/v1/models"
+    answer = requests.get(url, headers=authorization(), timeout=patience(10))
+    return {each["id"]: each["state"] for each in answer.json()["data"]}
 
 
 def told(spark: Handle, path: str = "/run/sparkwright/turns.json") -> dict[str, Any]:

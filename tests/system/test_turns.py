@@ -14,8 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import requests
 
-from tests.clock import patience
-from tests.driver.client import authorization
 from tests.driver.product import DEPLOY, pyinfra, verification
 from tests.driver.sparks import eventually, forget, until
 from tests.driver.turns import (
@@ -27,6 +25,7 @@ from tests.driver.turns import (
     declared,
     release,
     running,
+    states,
     told,
     within_the_plan,
 )
@@ -35,10 +34,8 @@ from tests.lab.spark import Handle
 # TURNS_REQUESTS=1000 asks as often as the component tests do.
 REQUESTS, CLIENTS = int(os.environ.get("TURNS_REQUESTS", "72")), 3
 # What there is where models take turns, and nowhere else.
-LEFT = (
-    f"ls -d {ROOT}/seats /etc/systemd/system/turns.service /run/sparkwright/turns.json "
-    "/run/systemd/system/vllm@*"
-)
+RUN = "/run/sparkwright/turns.json /run/systemd/system/vllm@*"
+LEFT = f"ls -d {ROOT}/seats /etc/systemd/system/turns.service {RUN}"
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +61,7 @@ def test_a_request_starts_its_model(spark: Handle, turns: None) -> None:
 def test_what_looks_is_content(spark: Handle, turns: None) -> None:
     """The run, too: it changes nothing, whoever has the turn."""
     assert pyinfra(DEPLOY).succeeded().changed == frozenset()
-    drift = pyinfra("deploys/drift.py")
-    assert drift.status == 0, drift.output
+    pyinfra("deploys/drift.py").succeeded()
     status = pyinfra("deploys/status.py", "--data", "json=-").succeeded()
     rows = json.loads(status.output[status.output.index('{"time"') :].splitlines()[0])["sparks"]
     assert {row["replica"]: row["warnings"] for row in rows} == {name: [] for name in SHARES}
@@ -85,6 +81,7 @@ def test_whom_its_owner_stops_stays_so(spark: Handle, turns: None) -> None:
     pyinfra("deploys/start.py", "--limit", "coder").succeeded()
     assert "coder" not in running(spark)
     assert asked(spark, "coder").ok
+    eventually(lambda: told(spark)["coder"]["phase"] == "serving", "the loop to see it serve")
     spark.run(f"sudo systemctl stop vllm@{release(spark, 'coder')}")
     assert asked(spark, "coder").ok
 
@@ -117,36 +114,28 @@ def test_power_is_lost_in_a_turn(spark: Handle, turns: None) -> None:
 def test_many_requests(spark: Handle, turns: None) -> None:
     """Of clients that each stay with a model for a while."""
 
-    def client(seed: int) -> list[tuple[int, float]]:
-        chance, found = random.Random(seed), list[tuple[int, float]]()
-        while len(found) < REQUESTS // CLIENTS:
+    def client(seed: int) -> list[requests.Response]:
+        chance, answers = random.Random(seed), list[requests.Response]()
+        while len(answers) < REQUESTS // CLIENTS:
             name = chance.choice([*SHARES])
             for _ in range(chance.randint(3, 9)):
-                began = time.monotonic()
-                status = asked(spark, name, chance.randint(1, 48)).status_code
-                found.append((status, time.monotonic() - began))
+                answers.append(asked(spark, name, chance.randint(1, 48)))
                 time.sleep(chance.expovariate(5))
-        return found
+        return answers
 
     with within_the_plan(spark), ThreadPoolExecutor() as pool:
         answers = [each for found in pool.map(client, range(CLIENTS)) for each in found]
-    took = sorted(seconds for _, seconds in answers)
-    print(f"\n{len(answers)} answers; p95 {took[int(0.95 * len(took))]:.1f} s, {took[-1]:.1f} s")
-    assert {status for status, _ in answers} == {200}
+    took = sorted(each.elapsed.total_seconds() for each in answers)
+    print(f"\n{len(took)} answers; p95 {took[int(0.95 * len(took))]:.1f} s, {took[-1]:.1f} s")
+    assert [each.text for each in answers if not each.ok] == []
     assert {each["refused"] for each in told(spark).values()} == {0}
 
 
 def test_one_address_for_all(spark: Handle, turns: None) -> None:
     """Of the gateway on the Spark itself: it tells the state of each, and a request starts it."""
     pyinfra("deploys/gateway.py").succeeded()
-    url = f"http://{spark.address}:{GATEWAY}/v1/models"
-
-    def states() -> dict[str, str]:
-        answer = requests.get(url, headers=authorization(), timeout=patience(10))
-        return {each["id"]: each["state"] for each in answer.json()["data"]}
-
     wanted = {name: "serving" if name in running(spark) else "stopped" for name in SHARES}
-    eventually(lambda: {name: states()[name] for name in SHARES} == wanted, f"{wanted}")
+    eventually(lambda: wanted.items() <= states(spark).items(), f"{wanted}")
     stopped = next(name for name, state in wanted.items() if state == "stopped")
     assert asked(spark, stopped, port=GATEWAY).ok
     assert stopped in running(spark)
