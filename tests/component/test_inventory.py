@@ -222,7 +222,8 @@ def test_a_group_goes_on_without_a_spark(project: Path) -> None:
     assert touched(project) == ["@local spark-b chat 0"]
     (project / "touched").unlink()
     told = refused(project, *words, "--data", "without=spark-a,spark-b")
-    assert "found 0 of the 2 Sparks of chat left; expected 1 or 2, as its recipe says" in told
+    few = "found 0 of the 2 Sparks of chat left; expected 1 or 2 or 3 or 4, as its recipe says"
+    assert few in told
     told = refused(project, *words, "--data", "without=spark-c")
     assert "--data without: found spark-c; expected a Spark of a group, as --exclude" in told
 
