@@ -22,6 +22,7 @@ from tests.driver.turns import (
     SHARES,
     STEADY,
     asked,
+    await_running,
     declared,
     release,
     running,
@@ -42,11 +43,6 @@ LEFT = f"ls -d {ROOT}/seats /etc/systemd/system/turns.service {RUN}"
 def turns(spark: Handle) -> Iterator[None]:
     with declared():
         yield
-
-
-def await_running(spark: Handle, *names: str) -> None:
-    """Wait for these and no other: a door finds an engine before systemd hears of it."""
-    eventually(lambda: running(spark) == {*names}, f"{names} to run, and no other")
 
 
 def test_a_run_brings_all_and_starts_none(spark: Handle, turns: None) -> None:
