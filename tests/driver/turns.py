@@ -14,6 +14,7 @@ from sparkwright.common.hardware import GIB
 from tests.clock import patience
 from tests.driver.client import CHAT, PORT, ask, authorization
 from tests.driver.declared import edited, recipe
+from tests.driver.sparks import eventually
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET
 
@@ -66,6 +67,11 @@ def running(spark: Handle) -> set[str]:
     """Return the names of those that serve now."""
     units = "systemctl list-units --plain --no-legend --state=active 'vllm@*'"
     return set(re.findall(r"vllm@lab-(\w+)-", spark.run(units).stdout))
+
+
+def await_running(spark: Handle, *names: str) -> None:
+    """Wait for these and no other: a door finds an engine before systemd hears of it."""
+    eventually(lambda: running(spark) == {*names}, f"{names} to run, and no other")
 
 
 def states(spark: Handle) -> dict[str, str]:
