@@ -155,10 +155,15 @@ def commands() -> str:
 
 # Options that docs/commands.md explains once, above its sections.
 _SHARED = ("--help", "--yes", "--limit", "--exclude", "--data", "--verbose")
+# What it says once there: the deploy of a verb, `--limit`, and the exit statuses.
+_SAID = re.compile(
+    r"\n\n  (?:Runs: pyinfra inventory\.py deploys/.*|Example: sparkwright \w+ --limit [\w-]+"
+    r"|Exit status: (?s:.*))(?=\n|$)"
+)
 
 
 def helps(command: click.Command, name: str, parent: click.Context | None = None) -> str:
-    """Return a section for a command, and for all below it: `--help` without shared options."""
+    """Return the sections of a command and all below it: `--help` without what is shared."""
     command = copy.copy(command)
     command.add_help_option = parent is None
     command.params = [
@@ -166,13 +171,16 @@ def helps(command: click.Command, name: str, parent: click.Context | None = None
     ]
     settings = command.context_settings | {"terminal_width": 80, "max_content_width": 80}
     context = click.Context(command, info_name=name, parent=parent, **settings)
-    text = context.get_help()
+    text = _SAID.sub("", context.get_help())
     if parent:
         # Each command of a group has its own section, whose title is all that it is called by where
         # it takes options alone.
         text = text.partition("\n\nCommands:\n")[0]
         text = text.removeprefix(f"Usage: {context.command_path} [OPTIONS]\n\n")
     sections = [f"## `{context.command_path}`\n\n```text\n{text}\n```"]
+    if parent and not parent.parent and f" {text.strip()}\n" in parent.get_help():
+        # The list of all commands has said it.
+        sections = []
     if isinstance(command, click.Group):
         below = (
             (each, command.get_command(context, each)) for each in command.list_commands(context)
