@@ -47,7 +47,10 @@ def settings() -> Iterator[str]:
     last = ""
     for name, _, reason in declared():
         yield f"## `{name}`\n"
-        yield f"Default: `{_default(name)}`. Expected: {_words(Settings.model_fields[name])}.\n"
+        expected = _words(Settings.model_fields[name])
+        if "such as" in reason:
+            expected = re.sub(", such as .*?(?=, or None$|$)", "", expected)
+        yield f"Default: `{_default(name)}`. Expected: {expected}.\n"
         if reason:
             yield re.sub(r"docs/([a-z-]+\.md)", r"[\1](\1)", reason) + "\n"
             last = name
