@@ -121,11 +121,13 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
+# What most remedies of a part end with.
+_PAIR, _LINK = "Between two Sparks", " `sparkwright apply` says what is wrong with the link."
 _CAUSES: Mapping[str, tuple[str, Iterable[KnownCause]]] = {
     "Image, command line, model files, port, disk": ("a line of the engine's log", table("start")),
     "Memory": ("a line of the engine's log", table("memory")),
     "GPU kernels": ("a line of the engine's log", table("compute")),
-    "Between two Sparks": ("a line of the engine's log", table("network")),
+    _PAIR: ("a line of the engine's log", table("network")),
     "Kernel, driver, PCIe, container runtime": ("a line of a log", table("platform")),
     "The Spark itself": (
         "a reading of the Spark",
@@ -140,13 +142,15 @@ def causes() -> Iterator[str]:
     """Return a table for each kind of causes: what is wrong, and the remedy."""
     named: set[str] = set()
     for title, (evidence, known) in _CAUSES.items():
-        yield f"## {title}\n\nShown by {evidence}.\n"
+        ends = _LINK if title == _PAIR else ""
+        yield f"## {title}\n\nShown by {evidence}.{ends}\n"
         yield "| cause | what is wrong | remedy |\n|---|---|---|"
         for cause in known:
             # A log and a reading may show the same one.
             if cause.name not in named:
                 named.add(cause.name)
-                row = (f"`{cause.name}`", f"{cause.cause}.", f"{cause.remedy}.")
+                remedy = f"{cause.remedy}.".removesuffix(ends)
+                row = (f"`{cause.name}`", f"{cause.cause}.", remedy)
                 yield f"| {' | '.join(map(_cell, row))} |"
         yield ""
 
@@ -158,10 +162,10 @@ def commands() -> str:
 
 # Options that docs/commands.md explains once, above its sections.
 _SHARED = ("--help", "--yes", "--limit", "--exclude", "--data", "--verbose")
-# What it says once there: the deploy of a verb, `--limit`, and the exit statuses.
+# What it says once there, or below: a verb's deploy, `--limit`, other examples, exit statuses.
 _SAID = re.compile(
     r"\n\n  (?:Runs: pyinfra inventory\.py deploys/.*|Example: sparkwright \w+ --limit [\w-]+"
-    r"|Exit status: (?s:.*))(?=\n|$)"
+    r"|Examples:\n(?s:.*))(?=\n|$)"
 )
 
 

@@ -142,7 +142,8 @@ def short_table() -> str:
 
 def markdown(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     """Return a table in Markdown."""
-    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ("---",) * len(head), *rows))
+    first, *others = (f"| {' | '.join(line)} |" for line in (head, *rows))
+    return "\n".join([first, f"|{'---|' * len(head)}", *others])
 
 
 def _row(choice: Choice) -> tuple[str, ...]:
