@@ -144,13 +144,14 @@ def causes() -> Iterator[str]:
     for title, (evidence, known) in _CAUSES.items():
         ends = _LINK if title == _PAIR else ""
         yield f"## {title}\n\nShown by {evidence}.{ends}\n"
-        yield "| cause | what is wrong | remedy |\n|---|---|---|"
+        yield "| what is wrong | remedy |\n|---|---|"
         for cause in known:
             # A log and a reading may show the same one.
             if cause.name not in named:
                 named.add(cause.name)
                 remedy = f"{cause.remedy}.".removesuffix(ends)
-                row = (f"`{cause.name}`", f"{cause.cause}.", remedy)
+                # A column of names would leave too little room for the texts.
+                row = (f"`{cause.name}`<br>{cause.cause}.", remedy)
                 yield f"| {' | '.join(map(_cell, row))} |"
         yield ""
 
