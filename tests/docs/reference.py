@@ -141,6 +141,7 @@ _CAUSES: Mapping[str, tuple[str, Iterable[KnownCause]]] = {
 def causes() -> Iterator[str]:
     """Return a table for each kind of causes: what is wrong, and the remedy."""
     named: set[str] = set()
+    told: dict[str, str] = {}
     for title, (evidence, known) in _CAUSES.items():
         ends = _LINK if title == _PAIR else ""
         yield f"## {title}\n\nShown by {evidence}.{ends}\n"
@@ -150,6 +151,9 @@ def causes() -> Iterator[str]:
             if cause.name not in named:
                 named.add(cause.name)
                 remedy = f"{cause.remedy}.".removesuffix(ends)
+                first = told.setdefault(remedy, cause.name)
+                if first != cause.name:
+                    remedy = f"As for `{first}`."
                 # A column of names would leave too little room for the texts.
                 row = (f"`{cause.name}`<br>{cause.cause}.", remedy)
                 yield f"| {' | '.join(map(_cell, row))} |"
@@ -165,8 +169,8 @@ def commands() -> str:
 _SHARED = ("--help", "--yes", "--limit", "--exclude", "--data", "--verbose")
 # What it says once there, or below: a verb's deploy, `--limit`, other examples, exit statuses.
 _SAID = re.compile(
-    r"\n\n  (?:Runs: pyinfra inventory\.py deploys/.*|Example: sparkwright \w+ --limit [\w-]+"
-    r"|Examples:\n(?s:.*))(?=\n|$)"
+    r"\n\n  (?:Runs: pyinfra inventory\.py deploys/.*"
+    r"|Example: sparkwright \w+ (?:--limit [\w-]+|-y)|Examples:\n(?s:.*))(?=\n|$)"
 )
 
 
