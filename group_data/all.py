@@ -25,13 +25,12 @@ tls_key = None
 # MiB of one request: a million tokens are 4 MiB of text, and images are sent in base64.
 max_body_mib = 64
 
-# Clients at the same time, idle ones included; more wait until one has left. An engine takes at
-# most some hundred requests at once (--max-num-seqs), and each connection takes 40 KiB here.
+# Clients at the same time, idle ones included; more wait until one has left. Each takes 40 KiB of
+# memory.
 max_connections = 1000
 
-# The part of these for one source without a key in the last hour (with IPv6, a network of 64
-# bits): enough for the connections that a program opens before its first request. A name in the
-# file of keys has a quarter of all, from all of its sources.
+# The part of these for one source without a key in the last hour (docs/door.md): enough for the
+# connections that a program opens before its first request.
 stranger_connections = 200
 
 # Requests a minute for each name in the file of keys, at each door; None for no limit.
@@ -66,7 +65,7 @@ keep_releases = 2
 
 # The log level of engines, whose log is the journal. "WARNING": no line for each request, and
 # speeds every hour instead of every ten seconds; lines about starts and errors stay. "DEBUG": all
-# lines. A change makes another release: the engine is switched.
+# lines. A change makes another release.
 log_level = "INFO"
 
 # Hosts from which engines may fetch the images, sounds and videos that clients name by URL, such
@@ -83,23 +82,19 @@ hf_endpoint = "https://huggingface.co"
 hf_token = "https"
 
 # Mirrors of image registries, such as {"ghcr.io": "harbor.lan/ghcr"}: Sparks pull from them, and
-# tags are looked up there. Names, locks and releases stay as they are: the digest decides what an
-# image is.
+# tags are looked up there (docs/network.md). Names, locks and releases stay as they are.
 registry_mirrors = {}
 
 # The HTTP proxy by which Sparks reach the hub, registries and package sources, such as
-# "http://proxy.lan:3128"; None for none. Docker takes a change at its next start, which ends no
-# engine unasked. Engines get no proxy (docs/network.md).
+# "http://proxy.lan:3128" (docs/network.md); None for none.
 proxy = None
 
 # Hosts that Sparks reach without the proxy, such as ("hub.lan",): names, those below them, and
 # addresses.
 no_proxy = ()
 
-# Folders on a Spark that may have checkpoints already: a cache of Hugging Face, such as
-# ("/home/nvidia/.cache/huggingface/hub",), or one with a folder for each. What is right there by
-# its hash is copied, or linked if it is root's alone already (docs/recipes.md). None: nothing
-# outside of the root folder is looked at.
+# Folders on a Spark that may have checkpoints already, such as a cache of Hugging Face,
+# ("/home/nvidia/.cache/huggingface/hub",) (docs/recipes.md).
 model_folders = ()
 
 # Seconds for which a run waits while other programs use apt: a new Spark updates itself when it
@@ -135,7 +130,7 @@ fabric_mtu = 9000
 fabric_bandwidth_minimum = 80
 
 # The source of the NVIDIA container toolkit if DGX OS's own is missing. Public projects pin the
-# same fingerprint; one of them read it from the key on 2026-05-03.
+# same fingerprint.
 toolkit_repository = {
     "url": "https://nvidia.github.io/libnvidia-container/stable/deb/$(ARCH)",
     "key_url": "https://nvidia.github.io/libnvidia-container/gpgkey",
@@ -149,9 +144,8 @@ docker_log_options = {"max-size": "50m", "max-file": "3"}
 journal_max_use = "2G"
 
 # Seconds without a sign of life of systemd after which the machine's own watchdog resets it; None
-# for no watchdog. systemd pings at half that time: however hard a Spark works, process 1, whose
-# memory is protected, gets one of 20 cores within 30 s. A hung Spark serves again within five
-# minutes: these 60 s, a boot, the engine's start.
+# for no watchdog. A hung Spark serves again within five minutes: these 60 s, a boot, the engine's
+# start.
 watchdog_seconds = 60
 
 # The webhook for notices (docs/monitoring.md): its URL, or the path of a file with it on the

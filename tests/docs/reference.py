@@ -47,7 +47,10 @@ def settings() -> Iterator[str]:
     last = ""
     for name, _, reason in declared():
         yield f"## `{name}`\n"
-        yield f"Default: `{_default(name)}`. Expected: {_words(Settings.model_fields[name])}.\n"
+        expected = _words(Settings.model_fields[name])
+        if "such as" in reason:
+            expected = re.sub(", such as .*?(?=, or None$|$)", "", expected)
+        yield f"Default: `{_default(name)}`. Expected: {expected}.\n"
         if reason:
             yield re.sub(r"docs/([a-z-]+\.md)", r"[\1](\1)", reason) + "\n"
             last = name
@@ -118,11 +121,13 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
+# What most remedies of a part end with.
+_PAIR, _LINK = "Between two Sparks", " `sparkwright apply` says what is wrong with the link."
 _CAUSES: Mapping[str, tuple[str, Iterable[KnownCause]]] = {
     "Image, command line, model files, port, disk": ("a line of the engine's log", table("start")),
     "Memory": ("a line of the engine's log", table("memory")),
     "GPU kernels": ("a line of the engine's log", table("compute")),
-    "Between two Sparks": ("a line of the engine's log", table("network")),
+    _PAIR: ("a line of the engine's log", table("network")),
     "Kernel, driver, PCIe, container runtime": ("a line of a log", table("platform")),
     "The Spark itself": (
         "a reading of the Spark",
@@ -136,14 +141,21 @@ _CAUSES: Mapping[str, tuple[str, Iterable[KnownCause]]] = {
 def causes() -> Iterator[str]:
     """Return a table for each kind of causes: what is wrong, and the remedy."""
     named: set[str] = set()
+    told: dict[str, str] = {}
     for title, (evidence, known) in _CAUSES.items():
-        yield f"## {title}\n\nShown by {evidence}.\n"
-        yield "| cause | what is wrong | remedy |\n|---|---|---|"
+        ends = _LINK if title == _PAIR else ""
+        yield f"## {title}\n\nShown by {evidence}.{ends}\n"
+        yield "| what is wrong | remedy |\n|---|---|"
         for cause in known:
             # A log and a reading may show the same one.
             if cause.name not in named:
                 named.add(cause.name)
-                row = (f"`{cause.name}`", f"{cause.cause}.", f"{cause.remedy}.")
+                remedy = f"{cause.remedy}.".removesuffix(ends)
+                first = told.setdefault(remedy, cause.name)
+                if first != cause.name:
+                    remedy = f"As for `{first}`."
+                # A column of names would leave too little room for the texts.
+                row = (f"`{cause.name}`<br>{cause.cause}.", remedy)
                 yield f"| {' | '.join(map(_cell, row))} |"
         yield ""
 
@@ -155,10 +167,15 @@ def commands() -> str:
 
 # Options that docs/commands.md explains once, above its sections.
 _SHARED = ("--help", "--yes", "--limit", "--exclude", "--data", "--verbose")
+# What it says once there, or below: a verb's deploy, `--limit`, other examples, exit statuses.
+_SAID = re.compile(
+    r"\n\n  (?:Runs: pyinfra inventory\.py deploys/.*"
+    r"|Example: sparkwright \w+ (?:--limit [\w-]+|-y)|Examples:\n(?s:.*))(?=\n|$)"
+)
 
 
 def helps(command: click.Command, name: str, parent: click.Context | None = None) -> str:
-    """Return a section for a command, and for all below it: `--help` without shared options."""
+    """Return the sections of a command and all below it: `--help` without what is shared."""
     command = copy.copy(command)
     command.add_help_option = parent is None
     command.params = [
@@ -166,13 +183,16 @@ def helps(command: click.Command, name: str, parent: click.Context | None = None
     ]
     settings = command.context_settings | {"terminal_width": 80, "max_content_width": 80}
     context = click.Context(command, info_name=name, parent=parent, **settings)
-    text = context.get_help()
+    text = _SAID.sub("", context.get_help())
     if parent:
         # Each command of a group has its own section, whose title is all that it is called by where
         # it takes options alone.
         text = text.partition("\n\nCommands:\n")[0]
         text = text.removeprefix(f"Usage: {context.command_path} [OPTIONS]\n\n")
     sections = [f"## `{context.command_path}`\n\n```text\n{text}\n```"]
+    if parent and not parent.parent and f" {text.strip()}\n" in parent.get_help():
+        # The list of all commands has said it.
+        sections = []
     if isinstance(command, click.Group):
         below = (
             (each, command.get_command(context, each)) for each in command.list_commands(context)

@@ -117,6 +117,11 @@ def tables() -> str:
     for sparks, count in _COUNTS.items():
         rows = [_row(each) for each in CHOICES if each.sparks == sparks]
         parts.append(f"**{count} Spark{'s' * (sparks > 1)}**\n\n{markdown(head, rows)}")
+    taken = [each.take for each in CHOICES if isinstance(each.take, Published)]
+    read = dict.fromkeys(
+        f"`{each.source}` at {each.commit} (options of vLLM {each.judge})" for each in taken
+    )
+    parts.append(f"Others' recipes were read at these commits: {', '.join(read)}.")
     return "\n\n".join(parts)
 
 
@@ -137,7 +142,8 @@ def short_table() -> str:
 
 def markdown(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     """Return a table in Markdown."""
-    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ("---",) * len(head), *rows))
+    first, *others = (f"| {' | '.join(line)} |" for line in (head, *rows))
+    return "\n".join([first, f"|{'---|' * len(head)}", *others])
 
 
 def _row(choice: Choice) -> tuple[str, ...]:
@@ -154,7 +160,5 @@ def _row(choice: Choice) -> tuple[str, ...]:
         # The share that it asks for.
         share = recipe.options.gpu_memory_utilization
         memory = f"{share * total:.0f} GiB" if share else "?"
-        read = f"at {choice.take.commit}, by vLLM {choice.take.judge}"
-        know = f"{know}; {read}" if know else read
     words = choice.trusts or ", ".join(f"`{word}`" for word in trusts(recipe)) or "none"
     return (choice.need, f"`{take}`", download, memory, words, choice.figure, know)

@@ -77,7 +77,8 @@ def _same_names(fleet: Fleet, recipes: Mapping[str, Recipe]) -> Iterator[str]:
     """
     for spark in fleet.sparks:
         names: dict[str, str] = {}
-        for name in fleet.replicas_of(spark):
+        seated = fleet.replicas_of(spark)
+        for name in seated if len(seated) > 1 else ():
             own = recipes[fleet.replicas[name].recipe]
             if both := [each for each in own.models if each in names]:
                 yield (

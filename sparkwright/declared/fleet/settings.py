@@ -66,14 +66,12 @@ class Settings(Model):
 
     # haproxy takes 16 KiB of memory for each, and the kernel allows a million open files.
     max_connections: Annotated[int, whole(10, 100_000)] = 1000
-    """Clients at the same time, idle ones included; more wait until one has left. An engine takes
-    at most some hundred requests at once (--max-num-seqs), and each connection takes 40 KiB here.
-    """
+    """Clients at the same time, idle ones included; more wait until one has left. Each takes 40 KiB
+    of memory."""
 
     stranger_connections: Annotated[int, whole(1, 100_000)] = 200
-    """The part of these for one source without a key in the last hour (with IPv6, a network of 64
-    bits): enough for the connections that a program opens before its first request. A name in
-    the file of keys has a quarter of all, from all of its sources."""
+    """The part of these for one source without a key in the last hour (docs/door.md): enough for
+    the connections that a program opens before its first request."""
 
     key_requests: Annotated[int | None, whole(1, end=", or None")] = None
     """Requests a minute for each name in the file of keys, at each door; None for no limit."""
@@ -111,7 +109,7 @@ class Settings(Model):
     ] = "INFO"
     """The log level of engines, whose log is the journal. "WARNING": no line for each request, and
     speeds every hour instead of every ten seconds; lines about starts and errors stay. "DEBUG": all
-    lines. A change makes another release: the engine is switched."""
+    lines. A change makes another release."""
 
     media_domains: kinds.Domains = ()
     """Hosts from which engines may fetch the images, sounds and videos that clients name by URL,
@@ -135,23 +133,19 @@ class Settings(Model):
         ),
     ] = {}
     """Mirrors of image registries, such as {"ghcr.io": "harbor.lan/ghcr"}: Sparks pull from them,
-    and tags are looked up there. Names, locks and releases stay as they are: the digest decides
-    what an image is."""
+    and tags are looked up there (docs/network.md). Names, locks and releases stay as they are."""
 
     proxy: kinds.Proxy = None
     """The HTTP proxy by which Sparks reach the hub, registries and package sources, such as
-    "http://proxy.lan:3128"; None for none. Docker takes a change at its next start, which ends no
-    engine unasked. Engines get no proxy (docs/network.md)."""
+    "http://proxy.lan:3128" (docs/network.md); None for none."""
 
     no_proxy: kinds.Hosts = ()
     """Hosts that Sparks reach without the proxy, such as ("hub.lan",): names, those below them, and
     addresses."""
 
     model_folders: kinds.Folders = ()
-    """Folders on a Spark that may have checkpoints already: a cache of Hugging Face, such as
-    ("/home/nvidia/.cache/huggingface/hub",), or one with a folder for each. What is right there by
-    its hash is copied, or linked if it is root's alone already (docs/recipes.md). None: nothing
-    outside of the root folder is looked at."""
+    """Folders on a Spark that may have checkpoints already, such as a cache of Hugging Face,
+    ("/home/nvidia/.cache/huggingface/hub",) (docs/recipes.md)."""
 
     apt_patience_seconds: Seconds = 1800
     """Seconds for which a run waits while other programs use apt: a new Spark updates itself when
@@ -201,7 +195,7 @@ class Settings(Model):
         fingerprint="C95B321B61E88C1809C4F759DDCAE044F796ECB0",
     )
     """The source of the NVIDIA container toolkit if DGX OS's own is missing. Public projects pin
-    the same fingerprint; one of them read it from the key on 2026-05-03."""
+    the same fingerprint."""
 
     docker_log_options: Annotated[
         Mapping[str, Text],
@@ -215,9 +209,8 @@ class Settings(Model):
     # MediaTek's, which GB10 has, takes no less than 3.
     watchdog_seconds: Annotated[int | None, whole(20, 600, "whole seconds", ", or None")] = 60
     """Seconds without a sign of life of systemd after which the machine's own watchdog resets it;
-    None for no watchdog. systemd pings at half that time: however hard a Spark works, process 1,
-    whose memory is protected, gets one of 20 cores within 30 s. A hung Spark serves again within
-    five minutes: these 60 s, a boot, the engine's start."""
+    None for no watchdog. A hung Spark serves again within five minutes: these 60 s, a boot, the
+    engine's start."""
 
     notify: kinds.Notify = None
     """The webhook for notices (docs/monitoring.md): its URL, or the path of a file with it on the
