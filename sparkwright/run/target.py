@@ -106,10 +106,15 @@ class Target(plan.SparkTarget):
 _targets: WeakKeyDictionary[Host, Target] = WeakKeyDictionary()
 
 
-def seats() -> tuple[Target, ...]:
-    """Return the targets of the current host that the run is about: one for each replica on it."""
+def seats() -> Iterator[Target]:
+    """Yield the targets of the current host that the run is about: one for each replica on it.
+
+    The loop is pyinfra's: else a step for the first seat of one Spark would be the same as one for
+    the second seat of another, and the two of a pair could not be brought into one order.
+    """
     with bad_input():
-        return target().chosen_seats
+        chosen = target().chosen_seats
+    yield from current.loop(chosen)
 
 
 def target() -> Target:
