@@ -82,13 +82,12 @@ def apply() -> None:
     """Lay each release down, then serve it; on an idle Spark, serve nothing."""
     take_turns()
     for own in seats():
-        served = own.release
-        if served is None:
+        if served := own.release:
+            _lay_down(served)
+            asked = switch_settings(own, served)
+            serving(name="Serve the release", release=served, settings=asked, peers=own.peers)
+        else:
             idle(name="Serve nothing", place=own.place)
-            return
-        _lay_down(served)
-        asked = switch_settings(own, served)
-        serving(name="Serve the release", release=served, settings=asked, peers=own.peers)
 
 
 def take_turns() -> None:
