@@ -24,7 +24,6 @@ from tests.contract.engines import (
     check_refused,
 )
 from tests.contract.test_metrics import samples
-from tests.lab.engine_image import Engine
 from tests.makers.release import numbered
 
 TEXTS = ["the server reads the prompt", "the server reads every prompt", "a cable on a desk"]
@@ -116,10 +115,9 @@ def test_a_core_that_hangs(served: Running, watched: probe.Engine, watchful: Non
         asyncio.run(asyncio.wait_for(probe.ready(watched), PATIENCE))
 
 
-def test_copies_on_two_sparks_share_the_texts(engine: Engine, start: Start) -> None:
+@pytest.mark.parametrize("engine", ["vllm"], indirect=True)
+def test_copies_on_two_sparks_share_the_texts(start: Start) -> None:
     """Each finds the head's at the port that is theirs; all others are the kernel's choice."""
-    if engine == "stand-in":
-        pytest.skip("the stand-in has no copies")
     recipe, models = load_recipe(EMBEDDING), engines.RECIPES[EMBEDDING]()
     recipe = recipe.model_copy(update={"args": recipe.args | {"data-parallel-size": 2}})
     folder, ranks = f"/models/{recipe.checkpoints['model'].folder}", list[Running]()

@@ -134,9 +134,9 @@ def test_one_that_is_killed_or_forgotten_ends(start: Start, models: Path, forget
         start(*engines.line(), *UDS, models=each, variables=VARIABLES)
         for each in (models, forgetful)
     )
+    sign(forgotten)
     waits(killed)
     os.kill(killed.pids(WORKER)[0], signal.SIGKILL)
-    sign(forgotten)
     assert killed.wait() == 1
     assert forgotten.wait() == 1
     for each in (killed, forgotten):
