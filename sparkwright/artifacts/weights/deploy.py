@@ -70,7 +70,9 @@ def _weights(own: Target, served: Release) -> None:
         for name, checkpoint in served.recipe.checkpoints.items()
     }
     if own.is_head:
-        weights(name="Checkpoints", root=root, checkpoints=checkpoints)
+        others = copied(own.chosen_seats)
+        alone = {name: each for name, each in checkpoints.items() if name not in others}
+        weights(name="Checkpoints", root=root, checkpoints=alone)
     if plan is None:
         return
     rank = own.ranks.index(own.spark)
@@ -90,6 +92,12 @@ def _weights(own: Target, served: Release) -> None:
         checkpoints=checkpoints if sources else {},
         shares=[f"http://{plan.of(each).addresses[0]}:{SHARE_PORT}" for each in sources],
     )
+
+
+def copied(seats_of_spark: Iterable[Target]) -> set[str]:
+    """Return the folders of checkpoints that a Spark copies from others, as a group's worker."""
+    releases = [each.release for each in seats_of_spark if not each.is_head]
+    return {folder for each in releases if each for folder in each.folders.values()}
 
 
 def share_units(root: str, plan: FabricPlan) -> list[ManagedFile]:

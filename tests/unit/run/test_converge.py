@@ -11,6 +11,7 @@ from pyinfra.api.deploy import add_deploy
 from pyinfra.api.state import StateStage
 
 from sparkwright import deploy
+from sparkwright.artifacts.weights.deploy import copied
 from sparkwright.run import spark as run_spark
 from sparkwright.run import target as run_target
 from sparkwright.run.spark import SparkTarget
@@ -180,6 +181,10 @@ def test_a_pair_on_demand_shares_its_sparks(fleet: Path) -> None:
         assert own.may_listen.doors == (8001,)
         assert single.may_listen == own.may_listen
         assert own.may_listen.fabric
+        # What both models have comes once, by the fabric.
+        assert single.release
+        assert copied(own.seats) == {*single.release.folders.values()}
+        assert copied([single]) == set()
 
 
 def target(tmp_path: Path, **more: Any) -> SparkTarget:
