@@ -121,7 +121,7 @@ class FabricPlan:
 
     @property
     def routes(self) -> Iterator[tuple[int, str, str]]:
-        """What leads to Sparks by a cable on which they are not known: interface, to, via."""
+        """The routes to Sparks by a cable on which they are not known: interface, to, via."""
         for link in self.links:
             if link.known_address not in link.peer_addresses:
                 yield 2 * link.place, f"{link.known_address}/32", link.peer_addresses[0]

@@ -31,7 +31,7 @@ class EngineLoad(Bounded):
 
 
 class Turn(Bounded):
-    """What a loop of turns says of a replica: files/host/engine/turns/DESIGN.md has its keys."""
+    """A replica as the loop of turns has it: files/host/engine/turns/DESIGN.md has its keys."""
 
     phase: str
     closed: bool

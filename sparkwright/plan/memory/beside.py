@@ -1,4 +1,4 @@
-"""What an engine shares a Spark with: another engine, or its own standby."""
+"""The memory beside an engine: of another one on its Spark, or of its own standby."""
 
 from math import ceil
 

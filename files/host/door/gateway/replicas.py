@@ -45,7 +45,7 @@ class Backend:
 
     @property
     def state(self) -> str:
-        """What clients are told of it."""
+        """Its state, as clients read it."""
         return "stopped" if self.rests else "down" if self.fault else "serving"
 
     async def look(self, session: ClientSession) -> None:

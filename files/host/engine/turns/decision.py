@@ -15,7 +15,7 @@ QUIET = 3.0
 
 
 class Phase(StrEnum):
-    """What the engine of a replica does, by its unit."""
+    """The phases of a replica's engine, by its unit."""
 
     STOPPED = "stopped"
     STARTING = "starting"
@@ -24,7 +24,7 @@ class Phase(StrEnum):
 
 
 class Do(StrEnum):
-    """What a step does: to a door, to an engine, or to the requests that wait at a door.
+    """The kinds of step: of a door, of an engine, or of the requests that wait at a door.
 
     Who is deferred is refused, and wished for still: the place is there when its clients come back.
     """
