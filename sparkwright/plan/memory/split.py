@@ -1,4 +1,4 @@
-"""Whether a model can be split among its Sparks: by heads, experts and layers."""
+"""The split of a model among its Sparks, judged by heads, experts and layers."""
 
 from collections.abc import Iterator
 

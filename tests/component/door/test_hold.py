@@ -293,7 +293,7 @@ def test_what_waits_in_vain_is_told_why(patient: Running, asked: Asked) -> None:
     said.join(timeout=patience())
     assert all("coder answers, for long ask again." in str(answer) for _, answer in asked.answers)
     assert heads[0]["Retry-After"] == "40"
-    # Who comes then hears so at once, until the door is told otherwise.
+    # A request that comes then is refused at once, until the door may let requests wait again.
     assert patient.ask("POST", PATH)[2]["Retry-After"] == "40"
     patient.door.let_wait()
     asked.post()
@@ -304,7 +304,7 @@ def test_what_waits_in_vain_is_told_why(patient: Running, asked: Asked) -> None:
 
 
 def test_any_change_ends_a_refusal(patient: Running, asked: Asked) -> None:
-    """Who refuses may be killed; what he has said goes with the next restart."""
+    """Its author may have been killed; the reason it gave goes with the door's next restart."""
     patient.door.refuse("why", 40)
     patient.door.sync()
     asked.post()

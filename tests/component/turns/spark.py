@@ -170,21 +170,21 @@ class Spark:
 
     @property
     def told(self) -> dict[str, Any]:
-        """What the loop says of itself."""
+        """The report of the loop on itself."""
         found: dict[str, Any] = json.loads((self._address.parent / "run/turns.json").read_text())
         return found
 
     key = KEY
 
     def place(self, name: str) -> places.Room:
-        """What a pair's worker says and hears of its place."""
+        """The words between a pair's worker and its Spark about its place."""
         found, run = places.Room(self.root, f"{name}-1.worker"), self._address.parent / "run"
         for word in ("asks", "go", "back"):
             setattr(found, word, run / getattr(found, word).name)
         return found
 
     def said(self) -> str:
-        """What the loop has logged."""
+        """The log of the loop."""
         return (self.root / "loop.log").read_text()
 
     def lay(self, stack: ExitStack) -> None:
