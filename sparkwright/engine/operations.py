@@ -14,7 +14,7 @@ from sparkwright.artifacts.jobs.deploy import LOST, put_manifest, start
 from sparkwright.common.operations import differs, failing, run_now, spark_name
 from sparkwright.common.placed import Place
 from sparkwright.common.terminal import plain
-from sparkwright.declared.fleet.fabric_plan import takers_of
+from sparkwright.declared.fleet.fabric_plan import neighbors
 from sparkwright.engine.state import (
     SHARE,
     EngineState,
@@ -63,7 +63,7 @@ def switch_settings(own: Target, served: Release | None = None) -> SwitchSetting
         load=load_of(served.recipe, own.lock, len(own.ranks)) if served else None,
         others=tuple(each.place for each in own.seats if each.seat != own.seat and not each.yields),
         on_demand=own.on_demand,
-        shares=any(takers_of(each.rank or 0, len(each.ranks)) for each in own.seats),
+        shares=any(each.ranks and neighbors(each.ranks, own.spark)[1] for each in own.seats),
     )
 
 

@@ -9,6 +9,7 @@ from sparkwright.common.part import Ask, Bounded, Part
 from sparkwright.declared.recipe import questions
 from sparkwright.declared.recipe.recipe import Answers
 from sparkwright.plan.release.release import Release
+from sparkwright.run.spark import SparkTarget
 
 # The unit by which a head offers files to its worker.
 SHARE = "fabric-share.socket"
@@ -74,6 +75,16 @@ class EngineUnit(Bounded):
     def stopped(self) -> bool:
         """Tell whether it has ended and does not start at boot."""
         return self.ended and not self.enabled
+
+
+def offer(own: SparkTarget, unit: EngineUnit | None, units: Iterable[EngineUnit | None]) -> str:
+    """Return how a group serves without those whom a unit of it misses; "" while one serves.
+
+    Who comes back while the others serve without it misses them, and waits for the next run.
+    """
+    lost = unit.missing(own.ranks) if unit else []
+    serves = any(each and each.active == "active" for each in units)
+    return own.offer(lost) if lost and not serves else ""
 
 
 class EngineState(Part):

@@ -16,7 +16,7 @@ PROGRAM = """
 import sys
 from host.network.fabric import file_server
 file_server.LISTENING, file_server.IDLE = int(sys.argv.pop(1)), float(sys.argv.pop(1))
-file_server.FileServer.timeout = 0.05
+file_server.FileServer.timeout = file_server.WAIT = file_server.LOOK = 0.05
 file_server.command()
 """
 

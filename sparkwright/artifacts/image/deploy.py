@@ -13,7 +13,7 @@ from sparkwright.common.errors import PlanError
 from sparkwright.common.operations import differs, failing, is_looking, spark_name
 from sparkwright.common.part import Ask, Bounded, Part
 from sparkwright.common.ports import IMAGE_PORT
-from sparkwright.declared.fleet.fabric_plan import source_of, takers_of
+from sparkwright.declared.fleet.fabric_plan import neighbors
 from sparkwright.declared.recipe.build import build_files
 from sparkwright.declared.recipe.values import ImageBuild
 from sparkwright.machine.host.operations.bundle import send
@@ -53,8 +53,8 @@ def reads(own: Target) -> Iterator[Ask[Any]]:
 def apply() -> None:
     """Get the image of the release that the Spark should serve.
 
-    The head of a group pulls or builds it; then, in rounds, each Spark that has it offers it to
-    another one over the fabric.
+    The head of a group pulls or builds it. Then each of the others copies it from the one before
+    it, and passes on what comes.
     """
     for own in seats():
         if own.release:
@@ -82,23 +82,16 @@ def _image(own: Target, served: Release) -> None:
     if own.fabric is None:
         return
     hosts = {target_of(each).spark: each for each in own.peers}
-    ranks, rank = own.ranks, own.ranks.index(own.spark)
-    for turn in range((len(ranks) - 1).bit_length()):
-        given = [
-            ranks[each] for each in takers_of(rank, len(ranks)) if each.bit_length() == turn + 1
-        ]
-        source = ranks[source_of(rank)] if rank.bit_length() == turn + 1 else None
-        # On all Sparks, as an operation of some would not wait for the others'.
-        offered_image(
-            name="Engine image for another Spark", **about, peer=hosts[given[0]] if given else None
-        )
-        copied_image(
-            name="Engine image from another Spark",
-            root=served.root,
-            references=served.images if source else (),
-            address=own.fabric.of(source).addresses[0] if source else "",
-            source=hosts[source] if source else None,
-        )
+    source, taker = neighbors(own.ranks, own.spark)
+    about |= {"peer": hosts.get(taker), "source": hosts.get(own.ranks[0])}
+    # On all Sparks, as an operation of some would not wait for the others'.
+    offered_image(name="Engine image for another Spark", **about)
+    copied_image(
+        name="Engine image from another Spark",
+        **about | {"references": served.images if source else ()},
+        address=own.fabric.of(source).addresses[0] if source else "",
+        given=own.fabric.addresses[0],
+    )
 
 
 @operation()
@@ -140,13 +133,17 @@ def built_image(
 
 @operation()
 def offered_image(
-    root: str, references: Sequence[str], peer: Host | None
+    root: str, references: Sequence[str], peer: Host | None, source: Host | None = None
 ) -> Generator[PyinfraCommand]:
     """Offer an image to another Spark of a group, if any, while that lacks it.
 
     What offers it ends by itself: files/host/network/fabric/fabric-image@.service.
+
+    Args:
+        source: The head, for a Spark that offers it only if it has it already.
     """
-    if peer is None or _has(peer, references, host):
+    lacks_it = source and not _has(host, references, source)
+    if peer is None or lacks_it or _has(peer, references, source or host):
         host.noop("nobody lacks it who would copy it from here")
         return
     differs(f"image {references[0]}", f"on {spark_name(peer)} too", "only elsewhere")
@@ -159,16 +156,27 @@ def offered_image(
 
 @operation()
 def copied_image(
-    root: str, references: Sequence[str], address: str, source: Host | None
+    root: str,
+    references: Sequence[str],
+    address: str,
+    source: Host | None,
+    peer: Host | None = None,
+    given: str = "",
 ) -> Generator[PyinfraCommand]:
     """Copy an image that another Spark offers at an address; none without references.
 
     Where Docker has the image already, nothing is copied.
+
+    Args:
+        source: The head, whose image it is.
+        peer: Who gets what comes as well, if it lacks the image; it asks at `given`.
     """
     if not references:
         host.noop("others copy it")
         return
     orders = {"images": [*references], "source": [address, IMAGE_PORT]}
+    if peer and not _has(peer, references, source):
+        orders["given"] = given
     yield from _have(root, references, COPY, orders, source=source)
 
 

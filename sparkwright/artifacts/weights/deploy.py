@@ -23,7 +23,7 @@ from sparkwright.common.paths import HOST_FILES
 from sparkwright.common.ports import IMAGE_PORT, SHARE_PORT
 from sparkwright.common.render import unit_file
 from sparkwright.common.terminal import plain
-from sparkwright.declared.fleet.fabric_plan import FabricPlan, source_of, takers_of
+from sparkwright.declared.fleet.fabric_plan import FabricPlan, neighbors
 from sparkwright.machine.host.operations.bundle import send
 from sparkwright.machine.host.operations.files import hub_token
 from sparkwright.machine.host.operations.services import service
@@ -75,16 +75,15 @@ def _weights(own: Target, served: Release) -> None:
         weights(name="Checkpoints", root=root, checkpoints=alone)
     if plan is None:
         return
-    rank = own.ranks.index(own.spark)
-    if takers_of(rank, len(own.ranks)):
+    source, taker = neighbors(own.ranks, own.spark)
+    if taker:
         service(
             name="Share on the fabric",
             unit="fabric-share.socket",
             entries=[*program_files(root), *share_units(root, plan)],
         )
-    # Who copies while it is copied from has each file a moment later. Where that does not go on,
-    # the head lends the rest: it has all.
-    sources = [own.ranks[each] for each in dict.fromkeys((source_of(rank), 0))] if rank else []
+    # Where that one does not go on, the head lends the rest: it has all.
+    sources = [*dict.fromkeys((source, own.ranks[0]))] if source else []
     # On all: an operation of the workers alone would not wait for the head's.
     weights(
         name="Checkpoints from another Spark",

@@ -240,18 +240,15 @@ def netplan_text(plan: FabricPlan, netdevs: Sequence[str]) -> str:
     return render(_NETPLAN, mtu=plan.mtu, twins=twins)
 
 
-def source_of(rank: int) -> int:
-    """Return the rank from which a worker copies weights and image: its own less its highest bit.
+def neighbors(ranks: Sequence[str], spark: str) -> tuple[str, str]:
+    """Return from whom a Spark copies weights and image, and who copies from it; "" for nobody.
 
-    In each round all that have them give to one more each: eight Sparks have them after three, and
-    no network card carries them more than three times. In a ring of three both copy from the head.
+    Each passes on what it has of a file while the rest comes. So no card carries anything twice,
+    and eight Sparks take little longer than two.
     """
-    return rank - (1 << rank.bit_length() - 1)
-
-
-def takers_of(rank: int, ranks: int) -> list[int]:
-    """Return the ranks that copy from one, by their rounds."""
-    return [each for each in range(1, ranks) if source_of(each) == rank]
+    line = ["", *ranks, ""]
+    place = line.index(spark)
+    return line[place - 1], line[place + 1]
 
 
 def meetings(sparks: Iterable[str]) -> list[dict[str, str]]:

@@ -16,6 +16,7 @@ from sparkwright.common.part import Ask
 from sparkwright.common.terminal import plain
 from sparkwright.declared.fleet.fabric_plan import FabricLink
 from sparkwright.declared.recipe.rules import published_faults
+from sparkwright.engine.state import offer
 from sparkwright.insight.doctor.checkup import Checkup
 from sparkwright.insight.doctor.diagnosis import diagnose
 from sparkwright.insight.doctor.listeners import LISTENING, astray, others
@@ -94,12 +95,15 @@ def without_answers() -> None:
 def _absent(own: Target, checkup: Checkup) -> Iterator[Diagnosis]:
     """Yield the Sparks of a group that do not answer, and those that its supervisors miss."""
     missed = checkup.unit.missing(own.ranks) if checkup.unit else []
+    there = (target_of(each) for each in own.peers if each in state.active_hosts)
+    same = (seat for each in there for seat in each.seats if seat.replica == own.replica)
+    units = [read(each.host, Checkup.ask(root=each.place)).unit for each in same]
+    remedy = offer(own, checkup.unit, [checkup.unit, *units])
     for each in own.peers:
         name = spark_name(each)
         if each in state.failed_hosts:
-            yield probed("spark-silent", f"{name}: {why_silent(each)}", remedy=own.offer([name]))
+            yield probed("spark-silent", f"{name}: {why_silent(each)}", remedy=remedy)
         elif name in missed and checkup.unit:
-            remedy = own.offer(missed)
             yield probed("spark-missing", f"{own.spark}: {checkup.unit.status}", remedy=remedy)
 
 

@@ -23,8 +23,9 @@ from sparkwright.run.spark import Declared
 _SEAT_DOOR, _SUPERVISOR, _EXPORTER = "door@", "vllm@", f"{EXPORTER}.service"
 _GATEWAY = ("gateway.service", "gateway-door.service")
 _SOCKETS = {"fabric-share": SHARE_PORT, "fabric-metrics": METRICS_PORT, "fabric-image": IMAGE_PORT}
-_PORTS = {**_SOCKETS, _SUPERVISOR: LINK_PORT, "flight-recorder.": RECORDER_PORT}
-_JOBS = ("weights@", "image@", "image-copy.", "image-build@", "benchmark.")
+_PORTS = {**_SOCKETS, _SUPERVISOR: LINK_PORT, "image-copy.": IMAGE_PORT}
+_PORTS |= {"flight-recorder.": RECORDER_PORT}
+_JOBS = ("weights@", "image@", "image-build@", "benchmark.")
 _UNITS = (DOOR, _SEAT_DOOR, _EXPORTER, *_GATEWAY, *_PORTS, "switch@", *_JOBS)
 # The programs with which Ubuntu or Debian listens (15 characters, as the kernel keeps them), and
 # the ports of each; none means any.

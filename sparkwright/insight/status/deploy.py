@@ -15,6 +15,7 @@ from pyinfra.api.exceptions import ConnectError, PyinfraError
 from sparkwright.common.startup import last_starts
 from sparkwright.common.terminal import plain
 from sparkwright.door.door import door_unit
+from sparkwright.engine.state import offer
 from sparkwright.insight.status import status
 from sparkwright.insight.status.state import PATIENCE, Reading, SparkRow
 from sparkwright.run.ending import check_alone, tell_machines
@@ -43,7 +44,8 @@ def apply() -> None:
     # pyinfra has just tried the unreachable ones: only the second reading tries them again.
     asked: Container[Host] = {*state.active_hosts}
     while True:
-        rows = state.fact_pool.map(partial(_read, asked), _seats())
+        own = _seats()
+        rows = settled(own, state.fact_pool.map(partial(_read, asked), own))
         asked = {*inventory}
         _show(rows, path, bool(seconds))
         if not seconds:
@@ -86,8 +88,6 @@ def _row(own: Target, reading: Reading | None = None, slow: bool = False) -> Spa
     name = own.recipe.name if own.recipe else None
     door = door_unit(own.place)
     silent = why_silent(own.host)
-    lost = reading.unit.missing(own.ranks) if reading and reading.unit else []
-    offer = own.offer(lost) if lost else ""
     return SparkRow(
         own.spark,
         own.replica,
@@ -98,21 +98,19 @@ def _row(own: Target, reading: Reading | None = None, slow: bool = False) -> Spa
         silent,
         door,
         own.on_demand,
-        offer,
     )
 
 
-def settled(rows: Sequence[SparkRow]) -> list[SparkRow]:
-    """Return the rows, without offers to a replica that serves.
-
-    Who comes back while the others serve without it misses them, and waits for the next run.
-    """
-    serving = {row.replica for row in rows if row.reading and row.reading.since}
-    return [replace(row, offer="") if row.replica in serving else row for row in rows]
+def settled(seats: Sequence[Target], rows: Sequence[SparkRow]) -> list[SparkRow]:
+    """Return the rows with what is offered to those that miss others of their group."""
+    units = [(row.replica, row.reading.unit if row.reading else None) for row in rows]
+    return [
+        replace(row, offer=offer(own, unit, (each for name, each in units if name == replica)))
+        for own, row, (replica, unit) in zip(seats, rows, units, strict=True)
+    ]
 
 
 def _show(rows: list[SparkRow], path: str | None, again: bool) -> None:
-    rows = settled(rows)
     if not tell_machines(path, status.as_json(rows, time.time())):
         return
     if again and sys.stdout.isatty():

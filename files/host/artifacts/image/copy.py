@@ -1,8 +1,8 @@
 """copy-image ROOT: have Docker hold the image of ROOT/manifests/image-copy.json.
 
-It comes from the head of a pair, which sends what its Docker saves, or from ROOT/bundle. Each part
-is passed on to Docker at once, so that nothing is kept on the disk on the way; a copy that was cut
-begins again.
+It comes from ROOT/bundle, or from another Spark of a group, which sends what its Docker saves, or
+what comes to it. Each part is passed on at once to Docker, and to the next Spark of a group, so
+that nothing is kept on the disk on the way; a copy that was cut begins again.
 Exit status: 0 the image is here, 1 it is not; ROOT/jobs/image-copy.json says why.
 """
 
@@ -11,10 +11,10 @@ import shutil
 import socket
 import tarfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from host.artifacts.image.load import (
     BLOBS,
@@ -28,12 +28,15 @@ from host.artifacts.image.load import (
     refused,
 )
 from host.common.command_line import words
+from host.common.log import log
 from host.common.progress import JobError, Progress
 from host.common.retry import RetryableError, retry, run_job
 
 # Seconds of silence while the head's Docker may put the layers together. That the head is there is
 # known in a fraction of it: by keep-alive packets, the first after IDLE seconds.
 PATIENCE, IDLE, PROBES = 900, 5, 3
+# Seconds for the next Spark to ask, and to take a part: it waits for one itself.
+NEXT, TAKES = 30, 120
 REMEDY = "look at fabric-image.socket on that Spark, and at the cable; then run again"
 
 
@@ -50,7 +53,7 @@ class Header(tarfile.TarInfo):
 
 
 def sent(stream: IO[bytes], origin: str) -> Iterator[Member]:
-    """Yield the plain files that a head sends; raise RetryableError where that ends early."""
+    """Yield the plain files that a Spark sends; raise RetryableError where that ends early."""
     is_whole = False
     try:
         with tarfile.open(fileobj=stream, mode="r|", bufsize=PART, tarinfo=Header) as archive:
@@ -67,22 +70,52 @@ def sent(stream: IO[bytes], origin: str) -> Iterator[Member]:
         raise RetryableError(f"{origin} ended early, without {MANIFEST}")
 
 
+class Passed:
+    """A stream that another Spark gets as well, as it is read, for as long as it takes it."""
+
+    def __init__(self, stream: IO[bytes], to: socket.socket | None) -> None:
+        self._stream, self._to = stream, to
+
+    def read(self, size: int) -> bytes:
+        """Read, and pass on what was read."""
+        part = self._stream.read(size)
+        try:
+            if self._to:
+                self._to.sendall(part)
+        except OSError as error:
+            log(f"the next Spark takes no more: {error}")
+            self._to = None
+        return part
+
+
 @contextmanager
-def from_head(address: str, port: int) -> Iterator[Iterator[Member]]:
-    """Have the files that a head sends, once for each connection."""
-    try:
-        connection = socket.create_connection((address, port), IDLE * PROBES)
-    except OSError as error:
-        why = error.strerror or error
-        raise RetryableError(f"no answer from {address}:{port} ({why})") from error
-    with connection:
+def from_other(address: str, port: int, given: str = "") -> Iterator[Iterator[Member]]:
+    """Have the files that another Spark sends, once for each connection.
+
+    Args:
+        given: Where a further Spark asks for them; it is waited for.
+    """
+    with ExitStack() as stack:
+        try:
+            asked = stack.enter_context(socket.create_server((given, port))) if given else None
+            connection = socket.create_connection((address, port), IDLE * PROBES)
+            stack.push(connection)
+        except OSError as error:
+            why = error.strerror or error
+            raise RetryableError(f"no answer from {address}:{port} ({why})") from error
         connection.settimeout(PATIENCE)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL):
             connection.setsockopt(socket.IPPROTO_TCP, option, IDLE)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
+        to = None
+        if asked:
+            asked.settimeout(NEXT)
+            with asked, suppress(OSError):
+                to = stack.enter_context(asked.accept()[0])
+                to.settimeout(TAKES)
         with connection.makefile("rb") as stream:
-            yield sent(stream, f"the image of {address}")
+            yield sent(cast(IO[bytes], Passed(stream, to)), f"the image of {address}")
 
 
 def in_bundle(folder: Path, image: Mapping[str, Any]) -> Iterator[Member]:
@@ -123,7 +156,7 @@ def main(root: Path) -> None:
         if image:
             load.give(in_bundle(root / "bundle/images", image))
             return
-        with from_head(*orders["source"]) as members:
+        with from_other(*orders["source"], given=orders.get("given", "")) as members:
             load.give(members)
 
     with Progress(root / "jobs/image-copy.json", load.measure) as progress:

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
 
-from host.artifacts.weights.hashing_file import File, ResumableFile
+from host.artifacts.weights.hashing_file import PARTIAL, File, ResumableFile
 from host.artifacts.weights.record import DAMAGED, RECORD, entry_of, read_record
 from host.common.atomic import replace
 from host.common.log import log
@@ -18,7 +18,6 @@ from host.common.progress import JobError
 # A file that arrives damaged this often is damaged at its source, or this machine's memory is bad.
 DAMAGES = 3
 
-PARTIAL = ".sparkwright-partial"
 SET_ASIDE = ".sparkwright-set-aside"
 
 
@@ -150,7 +149,7 @@ class LocalCheckpoint:
             )
 
     def _fetch_file(self, file: File, source: Source) -> None:
-        partial = self._partial(file)
+        partial = self.folder / file.partial
         partial.parent.mkdir(exist_ok=True)
         for damages in range(1, DAMAGES + 1):
             with ResumableFile(partial, file) as growing:
@@ -177,13 +176,9 @@ class LocalCheckpoint:
         self.verified.add(file.path)
         return True
 
-    def _partial(self, file: File) -> Path:
-        """Return the place of a partial file, whose name has the hash of the whole in it."""
-        return self.folder / PARTIAL / f"{file.digest[:16]}-{file.path.replace('/', '%')}"
-
     def _fetched(self, file: File) -> int:
         """Return the bytes of a partial file."""
         try:
-            return min(self._partial(file).stat().st_size, file.size)
+            return min((self.folder / file.partial).stat().st_size, file.size)
         except FileNotFoundError:
             return 0

@@ -32,8 +32,8 @@ from host.common.retry import RetryableError, retry, run_job
 PATIENCE = 20
 # Seconds before each further try of it: a Spark that lost its power is back in less than these.
 DELAYS = (1, 2, *[5] * 35)
-# Of one that copies itself, and in whose place another lends: it has a file within seconds.
-BRIEF = (*[1] * 20, *[2] * 20)
+# Of one in whose place another lends: what it does not have yet it waits for, ten seconds a try.
+BRIEF = (1,) * 6
 REMEDY = (
     "look at fabric-share.socket on that Spark, and at the cable; then run again, "
     "which goes on where this ended"
@@ -73,7 +73,7 @@ class PeerSource:
         connection = http.client.HTTPConnection(netloc, timeout=PATIENCE)
         file, what = growing.file, "answer"
         try:
-            address = f"{prefix}/{quote(file.path)}?hash={file.digest}"
+            address = f"{prefix}/{quote(file.path)}?hash={file.digest}&size={file.size}"
             connection.request("GET", address, headers={"Range": f"bytes={growing.position}-"})
             answer = connection.getresponse()
             if answer.status != http.client.PARTIAL_CONTENT:

@@ -18,6 +18,7 @@ from host.common.progress import JobError
 BLOCK = 8 * 1024 * 1024
 # What writes past the page cache must begin and end at.
 ALIGNED = 4096
+PARTIAL = ".sparkwright-partial"
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,11 @@ class File:
     path: str
     size: int
     digest: str
+
+    @property
+    def partial(self) -> str:
+        """The path of what has come of it, with the hash of the whole in its name."""
+        return f"{PARTIAL}/{self.digest[:16]}-{self.path.replace('/', '%')}"
 
     def hasher(self) -> Any:
         """Return what computes a hash of the kind of `digest`."""

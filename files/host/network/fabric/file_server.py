@@ -1,6 +1,7 @@
-"""serve-files ROOT CLIENT…: lend verified files to the Spark at these addresses, and no other.
+"""serve-files ROOT CLIENT…: lend weights to the Sparks at these addresses, and to no other.
 
-GET /weights/FOLDER/PATH?hash=HASH is a file of ROOT/FOLDER, while it is as it was when verified.
+GET /weights/FOLDER/PATH?hash=HASH&size=SIZE is a file of ROOT/FOLDER, while it is as it was when
+verified; or one that comes to this Spark just now, as it grows: who copies it verifies it as well.
 The socket comes from systemd. Ends when nobody has asked for a while: systemd starts it again.
 """
 
@@ -16,8 +17,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import active_count
 from typing import Any, BinaryIO
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
+from host.artifacts.weights.hashing_file import File
 from host.artifacts.weights.record import entry_of, open_below, read_record
 from host.common.command_line import words
 
@@ -25,8 +27,10 @@ from host.common.command_line import words
 LISTENING = 3
 # Seconds without a request after which the program ends.
 IDLE = 120
-# Seconds for which a client may stand still in the middle of a file.
+# Seconds for which a client, or a file that grows, may stand still in the middle.
 PATIENCE = 60
+# Seconds for which a file that is not here yet is waited for, and between two looks.
+WAIT, LOOK = 10.0, 0.1
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
 _RANGE = re.compile(r"bytes=(\d+)-")
@@ -42,7 +46,7 @@ class NotLent(Exception):
 
 @contextmanager
 def opened(root: Path, address: str) -> Iterator[tuple[BinaryIO, int]]:
-    """Open the verified file that an address asks for; give its size too.
+    """Open the file that an address asks for, verified or on its way; give its whole size too.
 
     Raises:
         NotLent: It is not there, or not what it was when it was verified.
@@ -51,22 +55,25 @@ def opened(root: Path, address: str) -> Iterator[tuple[BinaryIO, int]]:
     kind, name, path = (*parts.path.strip("/").split("/", 2), "", "")[:3]
     if kind != "weights" or not _NAME.fullmatch(name):
         raise NotLent("nothing of that name is lent")
-    path, folder = unquote(path), root / name
-    files = read_record(folder)
-    if files is None:
-        raise NotLent(f"{name} is not here yet")
-    entry = files.get(path)
-    if entry is None or [entry["hash"]] != parse_qs(parts.query).get("hash"):
-        raise NotLent(f"{path} of {name} is not verified here yet")
-    try:
-        descriptor = open_below(folder, path)
-    except OSError as error:
-        raise NotLent(f"{path} of {name} cannot be read here: {error.strerror}") from None
+    path, folder, asked = unquote(path), root / name, dict(parse_qsl(parts.query))
+    digest, end = asked.get("hash", ""), time.monotonic() + WAIT
+    while True:
+        entry = (read_record(folder) or {}).get(path)
+        is_verified = entry is not None and entry["hash"] == digest
+        try:
+            descriptor = open_below(folder, path if is_verified else File(path, 0, digest).partial)
+            break
+        except (OSError, ValueError) as error:
+            if is_verified:
+                raise NotLent(f"{path} of {name} cannot be read here: {error}") from None
+            if time.monotonic() > end:
+                raise NotLent(f"{path} of {name} is not verified here yet") from None
+        time.sleep(LOOK)
     with os.fdopen(descriptor, "rb", buffering=0) as file:
-        found = os.fstat(descriptor)
-        if entry != entry_of(found, entry["hash"]):
+        found, size = os.fstat(descriptor), asked.get("size", "")
+        if is_verified and entry != entry_of(found, digest):
             raise NotLent(f"{path} of {name} was changed here since it was verified")
-        yield file, found.st_size
+        yield file, found.st_size if is_verified else int(size) if size.isdecimal() else 0
 
 
 class FileServer(ThreadingHTTPServer):
@@ -132,8 +139,13 @@ class Request(BaseHTTPRequestHandler):
         part = f"bytes {start}-{size - 1}/{size}"
         self._head(HTTPStatus.PARTIAL_CONTENT, size - start, {"Content-Range": part})
         os.posix_fadvise(file.fileno(), start, 0, os.POSIX_FADV_SEQUENTIAL)
-        if start < size:
-            self.connection.sendfile(file, start)
+        grown = time.monotonic()
+        while start < size and time.monotonic() < grown + PATIENCE:
+            if sent := self.connection.sendfile(file, start, size - start):
+                start, grown = start + sent, time.monotonic()
+            else:
+                time.sleep(LOOK)
+        self.close_connection |= start < size
 
     def _head(self, status: HTTPStatus, length: int, more: dict[str, str] | None = None) -> None:
         self.send_response(status)
