@@ -174,9 +174,8 @@ def copied_image(
     if not references:
         host.noop("others copy it")
         return
-    orders = {"images": [*references], "source": [address, IMAGE_PORT]}
-    if peer and not _has(peer, references, source):
-        orders["given"] = given
+    at = given if peer and not _has(peer, references, source) else ""
+    orders = {"images": [*references], "source": [address, IMAGE_PORT, at]}
     yield from _have(root, references, COPY, orders, source=source)
 
 

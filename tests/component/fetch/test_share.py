@@ -146,7 +146,7 @@ def test_what_the_head_never_gets(worker: Worker) -> None:
     worker.locked = worker.locked.model_copy(update={"files": files})
     worker.order()
     message = worker.refuse()
-    assert f"config.json of {NAME} is not verified here yet, again and again" in message
+    assert f"config.json of {NAME} is not here yet, again and again" in message
     assert message.endswith("then run again, which goes on where this ended.")
 
 

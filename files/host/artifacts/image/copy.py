@@ -156,7 +156,7 @@ def main(root: Path) -> None:
         if image:
             load.give(in_bundle(root / "bundle/images", image))
             return
-        with from_other(*orders["source"], given=orders.get("given", "")) as members:
+        with from_other(*orders["source"]) as members:
             load.give(members)
 
     with Progress(root / "jobs/image-copy.json", load.measure) as progress:

@@ -67,7 +67,7 @@ def opened(root: Path, address: str) -> Iterator[tuple[BinaryIO, int]]:
             if is_verified:
                 raise NotLent(f"{path} of {name} cannot be read here: {error}") from None
             if time.monotonic() > end:
-                raise NotLent(f"{path} of {name} is not verified here yet") from None
+                raise NotLent(f"{path} of {name} is not here yet") from None
         time.sleep(LOOK)
     with os.fdopen(descriptor, "rb", buffering=0) as file:
         found, size = os.fstat(descriptor), asked.get("size", "")
