@@ -17,6 +17,7 @@ import sys
 from host.network.fabric import file_server
 file_server.LISTENING, file_server.IDLE = int(sys.argv.pop(1)), float(sys.argv.pop(1))
 file_server.FileServer.timeout = file_server.WAIT = file_server.LOOK = 0.05
+file_server.PATIENCE = 0.5
 file_server.command()
 """
 

@@ -8,8 +8,9 @@ import pytest
 
 from tests.clock import patience
 from tests.component.servers import until
+from tests.makers import images
 from tests.makers.docker import Docker, config_of, image_files
-from tests.makers.images import FILES, ID, NAMED, REFERENCE, Head, Side, sending, side
+from tests.makers.images import FILES, ID, LAYERS, NAMED, REFERENCE, Head, Side, sending, side
 
 SIZE = sum(map(len, FILES.values()))
 BUILT = f"sparkwright/mine:{'a' * 12}"
@@ -70,6 +71,55 @@ def test_a_copy_that_was_killed_is_finished_by_another(head: Head, worker: Side)
     head.rate = 0
     copied(worker)
     assert worker.docker.images == {ID: FILES}
+
+
+def passing(worker: Side, head: Head) -> None:
+    """Have a worker pass on what the head sends."""
+    ordered(worker, head, source=[*head.address, "127.0.0.2"])
+
+
+def test_the_next_spark_that_ends_takes_nobody_with_it(
+    head: Head, worker: Side, tmp_path: Path
+) -> None:
+    head.rate = SIZE // 4
+    passing(worker, head)
+    with side(tmp_path / "next") as following:
+        ordered(following, head, source=["127.0.0.2", head.port])
+        first, last = worker.begin("copy-image"), following.begin("copy-image")
+        report = following.root / "jobs/image-copy.json"
+        until(lambda: report.exists() and following.progress("image-copy").done > 0)
+        last.kill()
+        last.communicate(timeout=patience())
+        head.rate = 0
+        _, errors = first.communicate(timeout=patience())
+    assert first.returncode == 0
+    assert "the next Spark takes no more" in errors
+    assert worker.docker.images == {ID: FILES}
+    assert (following.docker.images, head.asked) == ({}, 1)
+
+
+def test_the_next_spark_that_does_not_come_is_not_waited_for_long(
+    head: Head, worker: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = "from host.artifacts.image import copy\ncopy.NEXT = 0.1\n" + images.PROGRAM
+    monkeypatch.setattr(images, "PROGRAM", program)
+    passing(worker, head)
+    copied(worker)
+    assert worker.docker.images == {ID: FILES}
+
+
+def test_what_comes_damaged_is_refused_by_each_spark(
+    worker: Side, head: Head, tmp_path: Path
+) -> None:
+    head.data = head.data.replace(LAYERS[0], LAYERS[0][:-1] + b"?")
+    passing(worker, head)
+    with side(tmp_path / "next") as following:
+        ordered(following, head, source=["127.0.0.2", head.port])
+        last = following.begin("copy-image")
+        assert "its content is not what its name says" in refused(worker)
+        last.kill()
+        last.communicate(timeout=patience())
+        assert following.docker.images == {}
 
 
 def test_a_head_that_is_not_there(head: Head, worker: Side) -> None:

@@ -15,6 +15,7 @@ from host.artifacts.weights.record import LARGEST_RECORD
 from sparkwright.artifacts.weights.weights import manifest_text
 from tests.clock import patience
 from tests.component.servers import free_port, until
+from tests.makers import fetching
 from tests.makers.fetching import NAME, SIZE, Spark
 from tests.makers.share import Lender, Line, lending
 
@@ -52,7 +53,7 @@ def worker(head: Spark, lender: Lender, tmp_path: Path) -> Iterator[Worker]:
         yield worker
 
 
-def test_who_copies_lends_each_file_while_the_next_one_comes(
+def test_who_copies_lends_each_file_while_it_comes(
     worker: Worker, head: Spark, lender: Lender, tmp_path: Path
 ) -> None:
     worker.line.rate = SIZE // 2
@@ -61,7 +62,7 @@ def test_who_copies_lends_each_file_while_the_next_one_comes(
         working(head, lender, tmp_path / "third", second.port) as third,
     ):
         late, early = third.begin(), worker.begin()
-        until(lambda: (third.folder / "config.json").exists())
+        until(lambda: third.partial_size() > 0)
         assert not (worker.folder / "model.safetensors").exists()
         assert early.wait(patience()) == late.wait(patience()) == 0
         assert (third.wrong(), third.line.sent) == ({}, 0)
@@ -77,6 +78,44 @@ def test_the_head_lends_in_the_place_of_another_that_does_not(
                 said = worker.succeed()
                 assert f"From now on http://127.0.0.1:{worker.line.port}/" in said
                 assert worker.line.sent == worker.locked.size
+
+
+def test_the_head_lends_the_rest_of_what_comes_no_further(
+    worker: Worker, head: Spark, lender: Lender, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = fetching.PROGRAM.replace("(0.1,) * 100", "(0.1,) * 3")
+    monkeypatch.setattr(fetching, "PROGRAM", program)
+    (digest,) = (file.sha256 for path, file in head.locked.files.items() if "model" in path)
+    partial = worker.folder / f".sparkwright-partial/{str(digest)[:16]}-model.safetensors"
+    partial.parent.mkdir(parents=True)
+    partial.write_bytes(head.original("model.safetensors")[: SIZE // 2])
+    with (
+        lending(worker.root) as second,
+        working(head, lender, tmp_path / "third", second.port) as third,
+    ):
+        assert "From now on" in third.succeed()
+        assert third.line.sent == third.locked.size - SIZE // 2
+
+
+def test_what_grows_wrong_is_copied_again(
+    worker: Worker, head: Spark, lender: Lender, tmp_path: Path
+) -> None:
+    (digest,) = (file.sha256 for path, file in head.locked.files.items() if "model" in path)
+    partial = worker.folder / f".sparkwright-partial/{str(digest)[:16]}-model.safetensors"
+    partial.parent.mkdir(parents=True)
+    partial.write_bytes(b"?" * BLOCK)
+    worker.line.rate = SIZE // 2
+    with (
+        lending(worker.root) as second,
+        working(head, lender, tmp_path / "third", second.port) as third,
+    ):
+        late = third.begin()
+        until(lambda: third.partial_size() > 0)
+        assert "arrived damaged (1 of 3 times)" in worker.succeed()
+        _, errors = late.communicate(timeout=patience())
+        assert late.returncode == 0
+        assert "arrived damaged (1 of 3 times)" in errors
+        assert third.wrong() == {}
 
 
 def test_copies_only_what_is_missing(worker: Worker) -> None:
