@@ -12,6 +12,7 @@ from sparkwright.artifacts.image import deploy
 from sparkwright.artifacts.image.deploy import built_image, copied_image, image, offered_image
 from sparkwright.artifacts.jobs.deploy import LOST, start, virtual_environment
 from sparkwright.common.errors import PlanError
+from sparkwright.common.ports import IMAGE_PORT
 from sparkwright.plan.release.registry_login import RegistryLogin, mirrored
 from tests.unit.driven import Driven, fake_host
 
@@ -149,8 +150,36 @@ def test_the_head_says_by_ssh_what_it_has_built(monkeypatch: pytest.MonkeyPatch)
         pass
     assert worker.run(copied_image, source=head, **COPY).did_error()
     assert [json.loads(order)["ids"] for order in orders] == [["sha256:1"]]
+    assert json.loads(orders[0])["source"] == ["192.168.100.11", IMAGE_PORT, ""]
     assert start("image-copy").get_raw_value() in worker.scripts()
     assert "The cable is cut." in worker.scripts()[-1]
+
+
+@pytest.mark.parametrize(("content", "given"), [("", "192.168.100.12"), ("a", "")])
+def test_a_worker_passes_on_what_the_next_one_lacks(
+    content: str, given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders: list[str] = []
+    monkeypatch.setattr(deploy, "put_manifest", lambda *given: orders.append(given[-1]) or ())
+    worker = fake_host(state=docker("") | failed("image-copy", "The cable is cut."))
+    with fake_host(state=docker("a")).current() as head:
+        pass
+    with fake_host(state=docker(content)).current() as peer:
+        pass
+    worker.run(copied_image, source=head, peer=peer, given="192.168.100.12", **COPY)
+    assert json.loads(orders[0])["source"] == ["192.168.100.11", IMAGE_PORT, given]
+
+
+@pytest.mark.parametrize(("own", "offered"), [("a", True), ("b", False), ("", False)])
+def test_a_worker_offers_only_what_is_the_head_s(own: str, offered: bool) -> None:
+    """What it has not yet it passes on."""
+    worker = fake_host(state=docker(own))
+    with fake_host(state=docker("a")).current() as head:
+        pass
+    with fake_host(state=docker("")).current() as peer:
+        pass
+    arguments = {"root": "/r", "references": (NAME,), "peer": peer, "source": head}
+    assert worker.predicts_change(offered_image, **arguments) is offered
 
 
 @pytest.mark.parametrize(

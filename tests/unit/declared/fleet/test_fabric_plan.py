@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkwright.common.errors import PlanError
-from sparkwright.declared.fleet.fabric_plan import FabricPlan, fabric_of, meetings, netplan_text
+from sparkwright.declared.fleet.fabric_plan import (
+    FabricPlan,
+    fabric_of,
+    meetings,
+    neighbors,
+    netplan_text,
+)
 from sparkwright.declared.fleet.settings import Settings
 from tests.makers.fabric import GB10, PLAN, PORT_0
 
@@ -160,3 +166,12 @@ def test_who_is_left_of_a_group_keeps_its_addresses(whole: str, left: str, ring:
             assert link.known_address == link.peer_addresses[0]
         assert [*own.routes] == []
     assert fabric_of("a", "a", Settings(fabric_ring=ring), whole) is None
+
+
+@given(NAMES)
+def test_each_spark_copies_from_one_and_gives_to_one(sparks: list[str]) -> None:
+    head, *others = sparks
+    found = {each: neighbors(sparks, each) for each in sparks}
+    assert found[head][0] == ""
+    assert [found[each][0] for each in others] == sparks[:-1]
+    assert [found[each][1] for each in sparks] == [*others, ""]
