@@ -179,10 +179,27 @@ def test_a_missing_spark_is_told_with_what_the_others_can_serve(on_demand: bool)
         f"the engine is activating ({status})",
         "Until then spark-a can serve chat: x",
     ]
-    back = row(changed(SERVES, unit=waits), spark="spark-c", offer="x")
-    others = row(SERVES), row(None, replica="batch", offer="y")
-    assert [each.offer for each in settled([back, *others])] == ["", "", "y"]
-    assert [each.offer for each in settled([back])] == ["x"]
+
+
+class Group:
+    """A replica that is served without those that its supervisors miss."""
+
+    ranks = ("spark-a", "spark-b", "spark-c")
+
+    def offer(self, lost: list[str]) -> str:
+        return f"without {','.join(lost)}"
+
+
+def test_what_serves_without_a_spark_that_is_back_is_offered_to_nobody() -> None:
+    """It misses the others, and waits for the next run."""
+    status = "missing for 15 min: spark-a at 10.0.0.1: no answer"
+    waits = changed(SERVES, unit=changed(UNIT, active="activating", status=status))
+    back, others = row(waits, spark="spark-c"), (row(SERVES), row(None))
+    seats: Any = [Group()] * 3
+    told = settled(seats, [back, *others])
+    assert [each.offer for each in told] == ["", "", ""]
+    told = settled(seats, [back, row(waits, replica="batch"), row(SERVES, replica="third")])
+    assert [each.offer for each in told] == ["without spark-a", "without spark-a", ""]
 
 
 def test_nothing_is_said_of_a_sound_spark() -> None:
