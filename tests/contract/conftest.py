@@ -10,11 +10,14 @@ import pytest
 
 from host.common import probe
 from sparkwright.declared.recipe.loader import load_recipe
+from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.plan.release.command import serve_arguments
 from tests.contract import engines
 from tests.contract.engines import Running
 from tests.lab import tiny_model
 from tests.lab.engine_image import Engine
 from tests.lab.setup import missing_packages
+from tests.makers.release import numbered
 
 Start = Callable[..., Running]
 Serve = Callable[[str], Running]
@@ -51,6 +54,21 @@ def start(
     yield do
     for running in begun:
         running.stop()
+
+
+def copied(start: Start, recipe: Recipe, *more: str) -> list[Running]:
+    """Return two Sparks with a copy of the lab's model for texts each, of which the head serves."""
+    recipe = recipe.model_copy(update={"args": recipe.args | {"data-parallel-size": 2}})
+    models = engines.RECIPES[engines.EMBEDDING]()
+    folder, ranks = f"/models/{recipe.checkpoints['model'].folder}", list[Running]()
+    own = {"GLOO_SOCKET_IFNAME": "lo", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+    for rank in range(2):
+        words = [*serve_arguments(recipe, numbered(2, rank, engines.MASTER)), *more]
+        words = [each.replace(folder, engines.MODEL) for each in words]
+        network, address = ranks[0] if ranks else None, {"VLLM_HOST_IP": f"127.0.0.{rank + 1}"}
+        ranks.append(start(*words, models=models, network=network, variables=own | address))
+    ranks[0].wait_ready()
+    return ranks
 
 
 @pytest.fixture(scope="session")

@@ -18,9 +18,10 @@ import requests
 from host.common import probe
 from host.state.engine_api import LOAD
 from sparkwright.common.paths import PLUGIN
+from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.plan.causes.log_causes import Journal, table
 from tests.contract import engines, facts
-from tests.contract.conftest import Start
+from tests.contract.conftest import Start, copied
 from tests.contract.engines import COMPLETIONS, PATIENCE, RELEASE, Running, chat, until
 from tests.contract.test_metrics import samples, settled, value
 from tests.lab.engine_image import Engine
@@ -180,6 +181,32 @@ def test_a_core_that_hangs(serving: Running, watchful: None) -> None:
             assert not texts
             serving.signal(process, signal.SIGCONT)
         assert [text for text in texts if '"error"' in text] == []
+
+
+@pytest.mark.parametrize("engine", ["vllm"], indirect=True)
+@pytest.mark.usefixtures("engine")
+def test_each_copy_of_a_model_is_asked_by_its_number(start: Start, watchful: None) -> None:
+    """Of a dense model, one goes on while another hangs; its counters are its own."""
+    recipe = load_recipe(engines.EMBEDDING)
+    args = {name: each for name, each in recipe.args.items() if name != "runner"}
+    recipe = recipe.model_copy(update={"args": args, "answers": "chat"})
+    head, worker = copied(start, recipe, "--chat-template", "{{ messages[0].content }}")
+    unit = {"model": recipe.served_names[0], "answers": "chat", "copies": 2}
+    copies = probe.engines(head.root, RELEASE, unit)
+    for asked, other in (copies, copies[::-1]):
+        before = asyncio.run(asked.counters()), asyncio.run(other.counters())
+        asyncio.run(asyncio.wait_for(asked.token(), PATIENCE))
+        while asyncio.run(asked.counters()) == before[0]:
+            time.sleep(0.1)
+        assert asyncio.run(other.counters()) == before[1]
+    worker.signal(CORE, signal.SIGSTOP)
+    for _ in range(3):
+        asyncio.run(asyncio.wait_for(copies[0].token(), PATIENCE))
+    assert "no token" in asyncio.run(asyncio.wait_for(probe.watch(copies[1]), PATIENCE))
+    asyncio.run(asyncio.wait_for(copies[0].token(), PATIENCE))
+    worker.signal(CORE, signal.SIGCONT)
+    worker.stop()
+    head.stop()
 
 
 def test_a_first_step_under_way_shows_in_no_metric(serving: Running) -> None:

@@ -12,9 +12,8 @@ from host.common import probe
 from sparkwright.common.ports import COPIES_PORT, ENGINE_PORTS
 from sparkwright.declared.recipe import questions
 from sparkwright.declared.recipe.loader import load_recipe
-from sparkwright.plan.release.command import serve_arguments
 from tests.contract import engines
-from tests.contract.conftest import Serve, Start
+from tests.contract.conftest import Serve, Start, copied
 from tests.contract.engines import (
     EMBEDDING,
     PATIENCE,
@@ -24,7 +23,6 @@ from tests.contract.engines import (
     check_refused,
 )
 from tests.contract.test_metrics import samples
-from tests.makers.release import numbered
 
 TEXTS = ["the server reads the prompt", "the server reads every prompt", "a cable on a desk"]
 
@@ -118,17 +116,7 @@ def test_a_core_that_hangs(served: Running, watched: probe.Engine, watchful: Non
 @pytest.mark.parametrize("engine", ["vllm"], indirect=True)
 def test_copies_on_two_sparks_share_the_texts(start: Start) -> None:
     """Each finds the head's at the port that is theirs; all others are the kernel's choice."""
-    recipe, models = load_recipe(EMBEDDING), engines.RECIPES[EMBEDDING]()
-    recipe = recipe.model_copy(update={"args": recipe.args | {"data-parallel-size": 2}})
-    folder, ranks = f"/models/{recipe.checkpoints['model'].folder}", list[Running]()
-    own = {"GLOO_SOCKET_IFNAME": "lo", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
-    for rank in range(2):
-        words = serve_arguments(recipe, numbered(2, rank, engines.MASTER))
-        words = [each.replace(folder, engines.MODEL) for each in words]
-        network, address = ranks[0] if ranks else None, {"VLLM_HOST_IP": f"127.0.0.{rank + 1}"}
-        ranks.append(start(*words, models=models, network=network, variables=own | address))
-    head, _ = ranks
-    head.wait_ready()
+    head, _ = copied(start, load_recipe(EMBEDDING))
     for number in range(6):
         vectors(head, f"text {number}")
     read = [float(each.split()[-1]) for each in samples(head, ("prompt_tokens_total",))]

@@ -54,13 +54,20 @@ class Engine:
     Args:
         root: of its seat.
         answers: what it is asked for, as in unit.json.
+        copy: the number of a copy of the model that is asked (data parallelism): vLLM's balancer
+            would send all that we ask to one that is idle, past one that hangs. Of texts none has a
+            number.
 
     Raises:
         KeyError: nobody knows how to ask for that.
     """
 
-    def __init__(self, root: Path, release: str, model: str, answers: str = _CHAT) -> None:
+    def __init__(
+        self, root: Path, release: str, model: str, answers: str = _CHAT, copy: int | None = None
+    ) -> None:
         self._root, self._release = root, release
+        self._to = "" if copy is None else f"X-data-parallel-rank: {copy}\r\n"
+        self._of = "" if copy is None else f'engine="{copy}"'
         self._path, question = _QUESTIONS[answers]
         self._question = json.dumps({"model": model, **question})
         is_chat = answers == _CHAT
@@ -100,14 +107,16 @@ class Engine:
                 _, body = await self._request("GET", "/metrics")
         except (OSError, ValueError):
             return None
-        return [line for line in body.splitlines() if line.startswith(COUNTERS)]
+        return [
+            line for line in body.splitlines() if line.startswith(COUNTERS) and self._of in line
+        ]
 
     async def _request(self, method: str, path: str, body: str = "") -> tuple[int, str]:
         # HTTP/1.0: the answer ends with the connection, so nothing needs to be parsed.
         with engine_address(self._root, self._release) as address:
             reader, writer = await asyncio.open_unix_connection(address)
         try:
-            head = f"{method} {path} HTTP/1.0\r\nHost: localhost\r\n"
+            head = f"{method} {path} HTTP/1.0\r\nHost: localhost\r\n{self._to}"
             if body:
                 head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
             writer.write(f"{head}\r\n{body}".encode())
@@ -119,6 +128,12 @@ class Engine:
         if not protocol.startswith("HTTP/") or not status.isdecimal():
             raise ValueError(f"no HTTP answer: {first[:80]!r}")
         return int(status), rest.partition("\r\n\r\n")[2]
+
+
+def engines(root: Path, release: str, unit: Mapping[str, Any]) -> list[Engine]:
+    """Return what is to be asked of a release's engine, by its unit.json: each copy by itself."""
+    model, answers, copies = unit["model"], unit["answers"], range(unit.get("copies", 0))
+    return [Engine(root, release, model, answers, each) for each in copies or (None,)]
 
 
 def _has_token(answer: Any) -> bool:

@@ -74,7 +74,7 @@ class Supervisor:
         folder = root / "releases" / release
         self._unit: dict[str, Any] = json.loads((folder / "unit.json").read_text("utf-8"))
         self._root, self._release = root, release
-        self._engine = probe.Engine(root, release, self._unit["model"], self._unit["answers"])
+        self._engines = probe.engines(root, release, self._unit)
         self._container = Container(f"vllm-{release}", folder / "run")
         self._standby = Standby(root, release, self._unit)
         self._keep = folder / "keep"
@@ -193,7 +193,7 @@ class Supervisor:
             seconds = starts.bound(self._root, self._release, LEAST, most)
             try:
                 async with asyncio.timeout(seconds):
-                    await probe.ready(self._engine)
+                    await asyncio.gather(*map(probe.ready, self._engines))
             except TimeoutError:
                 late = f"the engine did not answer within {seconds} s"
                 raise EndError(late, word=starts.LATE) from None
@@ -211,8 +211,8 @@ class Supervisor:
             await asyncio.Event().wait()
         if self._links:
             self._links.say("serving")
-        step = self._unit["longest_step"]
-        raise EndError(await probe.watch(self._engine, step, self._fabric_is_silent))
+        how = self._unit["longest_step"], self._fabric_is_silent
+        raise EndError(await first(*(probe.watch(each, *how) for each in self._engines)))
 
     async def _keep_start(self, end: str) -> None:
         """Have the program of the present Sparkwright keep what this start took."""
@@ -265,12 +265,12 @@ class Supervisor:
         return netdevs(json.loads(output), self._addresses)
 
 
-async def first(*ways: Awaitable[Any]) -> None:
-    """Wait until one of them ends, and drop the others; raise what it raised."""
+async def first(*ways: Awaitable[Any]) -> Any:
+    """Wait until one of them ends, and drop the others; return or raise what it does."""
     tasks = [asyncio.ensure_future(way) for way in ways]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        next(task for task in tasks if task.done()).result()
+        return next(task for task in tasks if task.done()).result()
     finally:
         for task in tasks:
             task.cancel()

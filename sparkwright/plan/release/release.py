@@ -142,6 +142,7 @@ def _files(draft: Release, lock: Lock) -> dict[str, str]:
         "arguments": serve_arguments(recipe, replace(ranks, rank=0)),
         "environment": environment(recipe, nodes),
     }
+    copies = recipe.options.data_parallel_size if recipe.answers == "chat" else 1
     unit = {
         "model": recipe.served_names[0],
         "answers": recipe.answers,
@@ -154,6 +155,7 @@ def _files(draft: Release, lock: Lock) -> dict[str, str]:
         "rank": ranks.rank,
         "sparks": ranks.sparks,
         "fabric": ranks.fabric,
+        **({"copies": copies} if copies > 1 else {}),
         # By it a Spark tells its two engines apart: files/host/common/seat.py.
         **({"seat": place.seat} if place.seat else {}),
     }

@@ -1,7 +1,8 @@
 """fake_engine ROOT RELEASE STATE: an engine's HTTP side, as files in the folder STATE say.
 
-hang: requests wait until it is gone; broken: they fail until then; empty: they have no numbers;
-moving: the counters move. STATE/asked holds a line for each question.
+hang: requests wait until it is gone; hang-N: those to a copy of the model; broken: they fail until
+then; empty: they have no numbers; moving: the counters move, of the first of two copies.
+STATE/asked holds a line for each question.
 """
 
 import json
@@ -25,13 +26,16 @@ class Engine(BaseHTTPRequestHandler):
         counters = (
             "# TYPE vllm:kv_cache_usage_perc gauge\n"
             f'vllm:generation_tokens_total{{engine="0",model_name="tiny"}} {steps}.0\n'
+            'vllm:generation_tokens_total{engine="1",model_name="tiny"} 1.0\n'
             f"http_requests_total {next(self.steps)}.0\n"
         )
         self._answer(200, counters if self.path == "/metrics" else "")
 
     def do_POST(self) -> None:
         question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        while self._is("hang"):
+        # As vLLM's balancer does, it sends what names no copy to the first.
+        copy = self.headers.get("X-data-parallel-rank", "0")
+        while self._is("hang") or self._is(f"hang-{copy}"):
             time.sleep(0.01)
         if self._is("broken") or question["model"] != "tiny":
             self._answer(500, '{"error": "EngineDeadError"}')

@@ -169,6 +169,29 @@ def test_a_busy_engine_lives_until_it_stands_still(spark: Spark) -> None:
     assert spark.status == f"engine ended: {late}, 3 times in a row"
 
 
+def test_each_copy_of_a_model_is_asked(spark: Spark) -> None:
+    """Neither answers for the other, nor do its counters: vLLM would send all to the one that is
+    idle.
+    """
+    spark.unit(copies=2)
+    spark.set("hang-1")
+    spark.start(**HANGS)
+    until(lambda: "200" in spark.asked)
+    assert "READY=1" not in spark.notified
+    spark.set("hang-1", False)
+    spark.wait_ready()
+    spark.set("moving")
+    spark.set("hang-0")
+    looks = spark.asked.count("metrics")
+    until(lambda: spark.asked.count("metrics") > looks + 3)
+    spark.lives_on()
+    spark.set("hang-0", False)
+    spark.set("hang-1")
+    assert spark.end() == 1
+    late = f"no token within {patience(0.1):g} s while its counters stand still"
+    assert spark.status == f"engine ended: {late}, 3 times in a row"
+
+
 def test_a_step_that_its_recipe_allows_ends_nothing(spark: Spark) -> None:
     spark.unit(longest_step=patience(3))
     spark.start(**HANGS)

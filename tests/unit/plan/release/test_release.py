@@ -81,6 +81,18 @@ def test_the_unit_knows_the_memory_and_what_the_engine_answers(
     assert json.loads(made.files["unit.json"])[key] == value
 
 
+def test_the_supervisor_knows_how_many_copies_it_can_ask() -> None:
+    """vLLM takes no number of a copy for texts to embed or to score."""
+    copies, texts = {"data-parallel-size": 2}, {"runner": "pooling"}
+    for changes, asked in (
+        ({"args": copies}, 2),
+        ({}, None),
+        ({"args": copies | texts, "answers": "embeddings"}, None),
+    ):
+        made = release(recipe(sparks=[2], **changes), ranks=Ranks(("a", "b"), PAIR, 0))
+        assert json.loads(made.files["unit.json"]).get("copies") == asked
+
+
 @pytest.mark.parametrize("context", [None, "auto", 4096, 262_144, "1M"])
 @pytest.mark.parametrize("tokens", [None, 2048, "64K"])
 def test_the_supervisor_knows_how_long_a_step_may_take(context: object, tokens: object) -> None:
