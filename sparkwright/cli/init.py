@@ -30,8 +30,9 @@ from sparkwright.plan.memory.check import memory_findings
 from sparkwright.plan.memory.known_checkpoints import nominal_load
 from sparkwright.run.inventory.data import key_problem
 
-# In the order in which they are recommended (docs/recipes.md): the first that fits is offered.
+# By Sparks, in the order in which they are recommended (docs/recipes.md): the first that fits.
 FIRST = {1: ("qwen3.6-35b-nvidia",), 2: ("qwen3.5-122b-nvidia", "qwen3.6-35b-nvidia")}
+FIRST |= {3: ("qwen3.5-397b-int4",), 4: ("qwen3.5-397b-int4", "qwen3.8-flash-next")}
 # Recipes that are shown to choose from.
 _SHOWN = 4
 
@@ -93,8 +94,9 @@ def init(
     surveys = [] if no_connect else [_tried(spark, asks) for spark in sparks]
     if surveys:
         sparks = [*map(_of_its_class, sparks, surveys)]
-    chosen = recipe or _chosen(sparks, surveys, number if pair else 1, asks)
-    write_site(folder, site_files(own.name, inventory_text(sparks, chosen, bool(pair))))
+    count = number if pair else 1
+    chosen, count = (recipe, count) if recipe else _chosen(sparks, surveys, count, asks)
+    write_site(folder, site_files(own.name, inventory_text(sparks, chosen, count)))
     _start_git(folder)
     _report(folder, chosen)
 
@@ -173,17 +175,27 @@ def _of_its_class(spark: Spark, survey: Survey) -> Spark:
     return spark.model_copy(update={"hardware": hardware.name})
 
 
-def _chosen(sparks: Sequence[Spark], surveys: Sequence[Survey], together: int, asks: bool) -> str:
-    """Return the recipe that the owner chooses among those that fit, or the first of them."""
-    first, classes = FIRST[min(together, 2)][0], {spark.hardware for spark in sparks}
-    if not surveys or len(classes) > 1:
-        return first
-    groups = [surveys] if together > 1 else [[survey] for survey in surveys]
-    sizes, *others = (offers(HARDWARE[sparks[0].hardware], group) for group in groups)
-    names = [name for name in sizes if all(name in some for some in others)]
-    if not names:
+def _chosen(
+    sparks: Sequence[Spark], surveys: Sequence[Survey], together: int, asks: bool
+) -> tuple[str, int]:
+    """Return the recipe that the owner chooses among those that fit, or the first of them.
+
+    With it the Sparks of each replica: two or one where no recipe is for all together.
+    """
+    counts = [each for each in (together, 2, 1) if together % each == 0]
+    count = next(each for each in counts if each in FIRST)
+    if not surveys or len({spark.hardware for spark in sparks}) > 1:
+        return FIRST[count][0], count
+    for each in counts:
+        groups = [surveys[n : n + each] for n in range(0, len(surveys), each)]
+        sizes, *others = (offers(HARDWARE[sparks[0].hardware], group) for group in groups)
+        if names := [name for name in sizes if all(name in some for some in others)]:
+            break
+    else:
         click.echo("None of the recipes fits on them as they are; the site names the first one.")
-        return first
+        return FIRST[count][0], count
+    if each < together:
+        click.echo(f"None is for {together} together: each replica has {each}.")
     for name in names[:_SHOWN]:
         description = " ".join(load_recipe(name).description.split())
         about = f"{description} ({size_text(sizes[name])} to download)"
@@ -191,14 +203,14 @@ def _chosen(sparks: Sequence[Spark], surveys: Sequence[Survey], together: int, a
     if len(names) > _SHOWN:
         click.echo(f"  (others: {next_line('recipes list')})")
     if not asks:
-        return names[0]
+        return names[0], each
     kind = click.Choice(names)
-    return str(click.prompt("Recipe", default=names[0], type=kind, show_choices=False))
+    return str(click.prompt("Recipe", default=names[0], type=kind, show_choices=False)), each
 
 
 def offers(hardware: Hardware, surveys: Sequence[Survey]) -> dict[str, int]:
     """Return the recipes that fit, the recommended ones first, and the bytes to download."""
-    names = dict.fromkeys([*FIRST[min(len(surveys), 2)], *recipe_names()])
+    names = dict.fromkeys([*FIRST.get(len(surveys), ()), *recipe_names()])
     found = {name: _download(load_recipe(name), hardware, surveys) for name in names}
     return {name: size for name, size in found.items() if size}
 

@@ -55,18 +55,16 @@ def login(spark: Spark) -> str:
     return f"{spark.ssh_user}@{spark.ssh_hostname}" if spark.ssh_user else f"{spark.ssh_hostname}"
 
 
-def inventory_text(sparks: Sequence[Spark], recipe: str, pair: bool) -> str:
-    """Return a new inventory file: one replica for all of a group, else one for each."""
+def inventory_text(sparks: Sequence[Spark], recipe: str, count: int) -> str:
+    """Return a new inventory file: each replica has so many Sparks."""
     # a to z, and then by number.
     ends = [*ascii_lowercase, *map(str, range(27, len(sparks) + 1))][: len(sparks)]
     hosts = {
         f"spark-{end}": _flow(spark.model_dump(exclude_unset=True))
         for end, spark in zip(ends, sparks, strict=True)
     }
-    if pair or len(sparks) == 1:
-        served = {"chat": [*hosts]}
-    else:
-        served = {f"chat-{end}": [f"spark-{end}"] for end in ends}
+    groups = {ends[n]: [*hosts][n : n + count] for n in range(0, len(ends), count)}
+    served = {f"chat-{end}" if len(groups) > 1 else "chat": each for end, each in groups.items()}
     replicas = {name: _flow({"recipe": recipe, "sparks": own}) for name, own in served.items()}
     return render(_TEMPLATES / "sparks.yaml.j2", sparks=hosts, replicas=replicas)
 

@@ -270,7 +270,7 @@ SILENT = Spark(ssh_hostname="127.0.0.1", ssh_user="me", ssh_port=9)
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
     """A site whose only Spark is this machine."""
-    inventory = inventory_text([Spark(local=True)], "mine", False)
+    inventory = inventory_text([Spark(local=True)], "mine", 1)
     write_site(tmp_path, site_files("x", inventory))
     own = tmp_path / "files/recipes/mine.yaml"
     own.write_text(
@@ -288,7 +288,7 @@ def hosts(site: Path, **environment: str) -> list[dict[str, Any]]:
 
 
 def test_machines_get_json_also_where_no_spark_answers(site: Path) -> None:
-    silent = inventory_text([SILENT], "mine", False)
+    silent = inventory_text([SILENT], "mine", 1)
     (site / "inventory/sparks.yaml").write_text(silent)
     own = os.environ | {"PYTHONPATH": str(PROJECT), "HOME": str(site)}
     words = ("inventory.py", "deploys/status.py", "--data", "json=-")
@@ -303,7 +303,7 @@ def test_machines_get_json_also_where_no_spark_answers(site: Path) -> None:
 def test_a_terminal_gets_colours_unless_it_asks_for_none(
     site: Path, variable: str, coloured: bool
 ) -> None:
-    silent = inventory_text([SILENT], "mine", False)
+    silent = inventory_text([SILENT], "mine", 1)
     (site / "inventory/sparks.yaml").write_text(silent)
     own = os.environ | {"PYTHONPATH": str(PROJECT), "HOME": str(site), "NO_COLOR": variable}
     line = f"{sys.executable} -m sparkwright status"

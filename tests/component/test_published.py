@@ -33,7 +33,7 @@ Run = Callable[..., tuple[int, str]]
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "site"
     folder.mkdir()
-    inventory = inventory_text([parse_spark("a@192.0.2.1")], "qwen3.6-35b-nvidia", False)
+    inventory = inventory_text([parse_spark("a@192.0.2.1")], "qwen3.6-35b-nvidia", 1)
     write_site(folder, site_files("x", inventory))
     monkeypatch.chdir(folder)
     return folder

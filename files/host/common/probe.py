@@ -54,9 +54,8 @@ class Engine:
     Args:
         root: of its seat.
         answers: what it is asked for, as in unit.json.
-        copy: the number of a copy of the model that is asked (data parallelism): vLLM's balancer
-            would send all that we ask to one that is idle, past one that hangs. Of texts none has a
-            number.
+        copy: of a model that is data parallel, the one that is asked: vLLM's own balancer might
+            send everything past one that hangs.
 
     Raises:
         KeyError: nobody knows how to ask for that.

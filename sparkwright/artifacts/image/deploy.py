@@ -137,10 +137,8 @@ def offered_image(
 ) -> Generator[PyinfraCommand]:
     """Offer an image to another Spark of a group, if any, while that lacks it.
 
-    What offers it ends by itself: files/host/network/fabric/fabric-image@.service.
-
-    Args:
-        source: The head, for a Spark that offers it only if it has it already.
+    What offers it ends by itself: files/host/network/fabric/fabric-image@.service. A worker, whose
+    `source` is the head, offers only what it has already.
     """
     lacks_it = source and not _has(host, references, source)
     if peer is None or lacks_it or _has(peer, references, source or host):
@@ -163,13 +161,10 @@ def copied_image(
     peer: Host | None = None,
     given: str = "",
 ) -> Generator[PyinfraCommand]:
-    """Copy an image that another Spark offers at an address; none without references.
+    """Copy the image of a head, its `source`, from a Spark's address; none without references.
 
-    Where Docker has the image already, nothing is copied.
-
-    Args:
-        source: The head, whose image it is.
-        peer: Who gets what comes as well, if it lacks the image; it asks at `given`.
+    Where Docker has the image already, nothing is copied. A peer that lacks it gets what comes as
+    well, by asking at `given`.
     """
     if not references:
         host.noop("others copy it")

@@ -127,16 +127,9 @@ def virtual_environment(path: str, requirements: str, text: str) -> Generator[Py
 
 def put_manifest(root: str, manifest: str, job: str, text: str) -> Generator[PyinfraCommand]:
     """Yield the commands that stop a job and give it new orders; none if it has them."""
-    changes = list(
-        files.put._inner(
-            src=StringIO(text),
-            dest=f"{root}/manifests/{manifest}.json",
-            user="root",
-            group="root",
-            mode="644",
-            create_remote_dir=False,
-        )
-    )
+    how: Any = {"user": "root", "group": "root", "mode": "644", "create_remote_dir": False}
+    place = f"{root}/manifests/{manifest}.json"
+    changes = list(files.put._inner(src=StringIO(text), dest=place, **how))
     if changes:
         yield StringCommand("systemctl stop", QuoteString(f"{job}.service"))
         yield from changes

@@ -86,18 +86,9 @@ def _read(asked: Container[Host], seat: Target) -> SparkRow:
 
 def _row(own: Target, reading: Reading | None = None, slow: bool = False) -> SparkRow:
     name = own.recipe.name if own.recipe else None
-    door = door_unit(own.place)
-    silent = why_silent(own.host)
+    door, silent = door_unit(own.place), why_silent(own.host)
     return SparkRow(
-        own.spark,
-        own.replica,
-        name,
-        own.rank,
-        reading,
-        slow,
-        silent,
-        door,
-        own.on_demand,
+        own.spark, own.replica, name, own.rank, reading, slow, silent, door, own.on_demand
     )
 
 

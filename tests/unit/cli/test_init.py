@@ -91,6 +91,36 @@ def test_without_a_question(folder: Path, seen: Looks) -> None:
     assert fleet(folder).replicas["chat"].recipe == "qwen3.6-35b-nvidia"
 
 
+@pytest.mark.parametrize(
+    ("number", "recipe", "groups"),
+    [
+        (2, "qwen3.5-122b-nvidia", ["ab"]),
+        (3, "qwen3.5-397b-int4", ["abc"]),
+        (4, "qwen3.5-397b-int4", ["abcd"]),
+        (8, "qwen3.5-122b-nvidia", ["ab", "cd", "ef", "gh"]),
+    ],
+)
+@pytest.mark.parametrize("connects", [True, False])
+def test_a_group_gets_a_recipe_for_as_many(
+    folder: Path, seen: Looks, number: int, recipe: str, groups: list[str], connects: bool
+) -> None:
+    """Where none is for all together, they are pairs."""
+    words = [each for n in range(number) for each in ("--spark", f"me@10.0.0.{n + 1}")]
+    result = run(*words, "--pair", *([] if connects else ["--no-connect"]))
+    assert result.exit_code == 0, result.output
+    replicas = fleet(folder).replicas.values()
+    assert [each.sparks for each in replicas] == [[f"spark-{n}" for n in one] for one in groups]
+    assert {each.recipe for each in replicas} == {recipe}
+    assert number // len(groups) in load_recipe(recipe).sparks
+    told = "None is for 8 together: each replica has 2." in result.output
+    assert told is (connects and number == 8)
+
+
+def test_what_is_recommended_is_for_as_many() -> None:
+    for count, names in module.FIRST.items():
+        assert all(count in load_recipe(name).sparks for name in names)
+
+
 def test_with_questions(folder: Path, seen: Looks, terminal: None) -> None:
     typed = "10.0.0.5\nme\n10.0.0.6\n\n\ny\n\n"
     result = run("my-sparks", typed=typed)
@@ -241,15 +271,15 @@ def test_what_is_no_address(text: str) -> None:
 def test_an_inventory_is_read_as_it_was_meant(tmp_path: Path) -> None:
     file = tmp_path / "sparks.yaml"
     sparks = [spark("10.0.0.5", "me"), spark("::1", "me", ssh_port=2222, ssh_key="~/a key")]
-    file.write_text(inventory_text(sparks, "qwen3.6-35b-nvidia", True))
+    file.write_text(inventory_text(sparks, "qwen3.6-35b-nvidia", 2))
     declared = load_fleet(file)
     assert [*declared.sparks.values()] == sparks
     assert [each.sparks for each in declared.replicas.values()] == [["spark-a", "spark-b"]]
-    file.write_text(inventory_text(sparks * 2, "lab-tiny", True))
+    file.write_text(inventory_text(sparks * 2, "lab-tiny", 4))
     (group,) = yaml.safe_load(file.read_text())["replicas"].values()
     assert group["sparks"] == [f"spark-{end}" for end in "abcd"]
     # Without --pair, each of many is a replica.
-    file.write_text(inventory_text([spark(f"host-{n}") for n in range(64)], "lab-tiny", False))
+    file.write_text(inventory_text([spark(f"host-{n}") for n in range(64)], "lab-tiny", 1))
     declared = load_fleet(file)
     assert [each.sparks for each in declared.replicas.values()] == [
         [name] for name in declared.sparks

@@ -21,7 +21,7 @@ from sparkwright.plan.release.model_config import shape_of
 from tests.makers.release import COMMIT, CONFIG, DIGEST, MODEL_CONFIG, checkpoint
 
 PROJECT = Path(__file__).parents[3]
-FILES = site_files("x", inventory_text([Spark(local=True)], "qwen3.6-35b-nvidia", False))
+FILES = site_files("x", inventory_text([Spark(local=True)], "qwen3.6-35b-nvidia", 1))
 WORKFLOW = yaml.safe_load(FILES[".github/workflows/sparks.yml"])
 RENOVATE = json.loads(FILES[".github/renovate.json"])
 HOOKS: dict[str, Any] = {

@@ -66,7 +66,7 @@ def test_an_editor_shows_the_words_of_the_reference_pages() -> None:
 @pytest.mark.parametrize(
     ("folder", "written", "name"),
     [
-        ("inventory", inventory_text([Spark(local=True)], "a", False), "inventory"),
+        ("inventory", inventory_text([Spark(local=True)], "a", 1), "inventory"),
         ("files/recipes", site_files("x", "")["files/recipes/README.md"], "recipe"),
     ],
 )
@@ -94,7 +94,7 @@ def test_a_file_that_is_shipped_is_taken(name: str, path: Path) -> None:
 
 def test_a_file_that_a_command_writes_is_taken(tmp_path: Path) -> None:
     sparks = [Spark(local=True), Spark(ssh_hostname="fe80::1%eth0", ssh_user="me", ssh_port=2222)]
-    written = inventory_text(sparks, "qwen3.6-35b-nvidia", True)
+    written = inventory_text(sparks, "qwen3.6-35b-nvidia", 2)
     assert _said("inventory", _read(written)) == ""
     write_lock(tmp_path / "sparks.lock.yaml", lock())
     assert read_lock(tmp_path / "sparks.lock.yaml") == lock()

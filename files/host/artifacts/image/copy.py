@@ -10,10 +10,12 @@ import json
 import shutil
 import socket
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any, cast
 
 from host.artifacts.image.load import (
@@ -52,10 +54,11 @@ class Header(tarfile.TarInfo):
         return found
 
 
-def sent(stream: IO[bytes], origin: str) -> Iterator[Member]:
+def sent(read: Callable[[int], bytes], origin: str) -> Iterator[Member]:
     """Yield the plain files that a Spark sends; raise RetryableError where that ends early."""
     is_whole = False
     try:
+        stream = cast(IO[bytes], SimpleNamespace(read=read))
         with tarfile.open(fileobj=stream, mode="r|", bufsize=PART, tarinfo=Header) as archive:
             for found in archive:
                 is_whole |= found.name == MANIFEST
@@ -70,31 +73,21 @@ def sent(stream: IO[bytes], origin: str) -> Iterator[Member]:
         raise RetryableError(f"{origin} ended early, without {MANIFEST}")
 
 
-class Passed:
-    """A stream that another Spark gets as well, as it is read, for as long as it takes it."""
-
-    def __init__(self, stream: IO[bytes], to: socket.socket | None) -> None:
-        self._stream, self._to = stream, to
-
-    def read(self, size: int) -> bytes:
-        """Read, and pass on what was read."""
-        part = self._stream.read(size)
-        try:
-            if self._to:
-                self._to.sendall(part)
-        except OSError as error:
-            log(f"the next Spark takes no more: {error}")
-            self._to = None
-        return part
+def _passed(stream: IO[bytes], to: list[socket.socket], size: int) -> bytes:
+    """Read of a stream, and pass that on to another Spark, for as long as it takes it."""
+    part = stream.read(size)
+    try:
+        for each in to:
+            each.sendall(part)
+    except OSError as error:
+        log(f"the next Spark takes no more: {error}")
+        to.clear()
+    return part
 
 
 @contextmanager
 def from_other(address: str, port: int, given: str = "") -> Iterator[Iterator[Member]]:
-    """Have the files that another Spark sends, once for each connection.
-
-    Args:
-        given: Where a further Spark asks for them; it is waited for.
-    """
+    """Have the files that another Spark sends, once for each; a further one may ask at `given`."""
     with ExitStack() as stack:
         try:
             asked = stack.enter_context(socket.create_server((given, port))) if given else None
@@ -108,14 +101,14 @@ def from_other(address: str, port: int, given: str = "") -> Iterator[Iterator[Me
         for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL):
             connection.setsockopt(socket.IPPROTO_TCP, option, IDLE)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
-        to = None
+        to = list[socket.socket]()
         if asked:
             asked.settimeout(NEXT)
             with asked, suppress(OSError):
-                to = stack.enter_context(asked.accept()[0])
-                to.settimeout(TAKES)
+                to.append(stack.enter_context(asked.accept()[0]))
+                to[0].settimeout(TAKES)
         with connection.makefile("rb") as stream:
-            yield sent(cast(IO[bytes], Passed(stream, to)), f"the image of {address}")
+            yield sent(partial(_passed, stream, to), f"the image of {address}")
 
 
 def in_bundle(folder: Path, image: Mapping[str, Any]) -> Iterator[Member]:

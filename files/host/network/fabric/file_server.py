@@ -64,10 +64,9 @@ def opened(root: Path, address: str) -> Iterator[tuple[BinaryIO, int]]:
             descriptor = open_below(folder, path if is_verified else File(path, 0, digest).partial)
             break
         except (OSError, ValueError) as error:
-            if is_verified:
-                raise NotLent(f"{path} of {name} cannot be read here: {error}") from None
-            if time.monotonic() > end:
-                raise NotLent(f"{path} of {name} is not here yet") from None
+            why = f"cannot be read here: {error}" if is_verified else "is not here yet"
+            if is_verified or time.monotonic() > end:
+                raise NotLent(f"{path} of {name} {why}") from None
         time.sleep(LOOK)
     with os.fdopen(descriptor, "rb", buffering=0) as file:
         found, size = os.fstat(descriptor), asked.get("size", "")
