@@ -225,6 +225,7 @@ NOT_LENT = f"""\
 /weights/{NAME}/%2e%2e/{NAME}/config.json?hash={{hash}} /weights/./{NAME}/config.json?hash={{hash}}
 /weights/../root/{NAME}/config.json?hash={{hash}} /weights//etc/passwd //etc/passwd /images/..
 /images/../{NAME}/config.json?hash={{hash}} /secrets/hf-token /weights/secrets/hf-token?hash=x
+/weights/{NAME}/hf-token?hash=/../../../secrets&size=10 /weights/{NAME}/x?hash=../..&size=1e9
 """
 
 
