@@ -5,8 +5,8 @@
 A line is a shell file that ends in `exec vllm serve ... --uds "$SOCKET"`, and may stand there more
 than once. One that sets SPARKWRIGHT_STANDBY waits, and is told at the death. All of them are made
 while the first engine, which finds no cache, is busy: it has sized its memory by then, and they
-have the bytes of its KV cache as $KV_BYTES. With ROUNDS in the environment, the throughput of the
-last engine of each line is measured, too.
+have the bytes of its KV cache as $SPARKWRIGHT_KV_CACHE. With ROUNDS in the environment, the
+throughput of the last engine of each line is measured, too.
 """
 
 import json
@@ -98,14 +98,14 @@ def start(
 
 
 def first(script: Path, log: Path, limit: float) -> Engine:
-    """Start an engine; return it when it has sized its memory, and say so in $KV_BYTES."""
+    """Start an engine; return it when it has sized its KV cache, which the next ones are told."""
     engine = Engine(["bash", script], str(log.with_suffix(".sock")), log, time.monotonic())
     while "memory" not in engine.phases:
         if not engine.within(limit):
             raise SystemExit(f"No KV cache after {limit} s: see {log}.")
         time.sleep(1)
     gib = re.findall(r"Available KV cache memory: ([0-9.]+) GiB", log.read_text("utf-8"))[-1]
-    os.environ["KV_BYTES"] = str(int(float(gib) * (1 << 30)))
+    os.environ["SPARKWRIGHT_KV_CACHE"] = str(int((float(gib) - 0.005) * (1 << 30)))
     return engine
 
 
