@@ -50,11 +50,11 @@ def ask(api: str, path: str, body: object = None, timeout: float = 600) -> http.
 class Engine:
     """A process group whose log lines are stamped with the seconds since `begin`."""
 
-    def __init__(self, script: Path, api: str, log: Path, begin: float) -> None:
+    def __init__(self, command: list[str | Path], api: str, log: Path, begin: float) -> None:
         self.api, self.begin, self.phases = api, begin, {}
         self._log = log.open("w", buffering=1)
         self._process = subprocess.Popen(
-            ["bash", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             errors="replace",
             start_new_session=True, env=os.environ | {"SOCKET": api},
         )  # fmt: skip
@@ -70,10 +70,14 @@ class Engine:
                 if phase not in self.phases and re.search(sign, line):
                     self.phases[phase] = round(now, 1)
 
+    def within(self, limit: float) -> bool:
+        """Tell whether it lives, and its limit is not over."""
+        return self._process.poll() is None and time.monotonic() - self.begin < limit
+
     def await_token(self, limit: float) -> float:
         """Return when the first token of a chat came; it and limit are seconds since `begin`."""
         chat = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1}
-        while self._process.poll() is None and time.monotonic() - self.begin < limit:
+        while self.within(limit):
             try:
                 if ask(self.api, "/health", timeout=5).status == 200:
                     answer = ask(self.api, "/v1/chat/completions", chat)
