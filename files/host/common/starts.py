@@ -78,19 +78,14 @@ def bound(root: Path | str, release: str, least: int, most: int) -> int:
 
 
 def kv_gib(root: Path | str, release: str) -> float:
-    """Return the GiB of a release's KV cache, of which the next start need not ask; 0: it has to.
-
-    It has to after a start that failed, since these may have been too many.
-    """
+    """Return the GiB of a release's KV cache; 0: the next start measures, as after a failure."""
     own = [each for each in read(root) if each["release"] == release]
     return own[-1]["kv_gib"] if own and not own[-1]["failed"] else 0.0
 
 
 def kv_cache(root: Path | str, release: str, most: int) -> dict[str, str]:
-    """Return what has the next start of a release measure nothing: up to so many bytes.
-
-    vLLM rounds what it logs, to 0.01 GiB: never more than it measured is told.
-    """
+    """Return what spares a start measuring: a number of bytes, of which none is too many."""
+    # vLLM has rounded them.
     size = int((kv_gib(root, release) - 0.005) * 2**30)
     return {KV_CACHE: str(size)} if 0 < size <= most else {}
 

@@ -48,11 +48,7 @@ def engine_bytes(load: Load, hardware: Hardware) -> int:
 
 
 def kv_budget(load: Load, hardware: Hardware) -> int:
-    """Return the most bytes of a KV cache that a start is told, as an earlier one measured them.
-
-    0: it measures, as its recipe sizes the cache otherwise, or has no plan, or a vLLM that would
-    compile all anew for another number.
-    """
+    """Return the most bytes of a KV cache that a start is told, not to measure; 0: it measures."""
     plan, release = plan_memory(load, hardware), load.recipe.release
     if plan is None or release is None or release < _NUMBER_COMPILES_NOTHING:
         return 0
