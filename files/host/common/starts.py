@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # When it ended, release, recipe, image, kind (cold, warm, standby), seconds in all and by phase,
-# GiB of its KV cache as vLLM measured them, 0 where unknown, and in a word why it failed; "" where
-# it serves.
+# GiB of its KV cache as vLLM rounds them, and in a word why it failed; "" where it serves.
 Start = dict[str, Any]
 LATE = "late"
 # By it a release's `run` knows the bytes of the cache; sparkwright/plan/release.
@@ -84,8 +83,7 @@ def kv_gib(root: Path | str, release: str) -> float:
 
 
 def kv_cache(root: Path | str, release: str, most: int) -> dict[str, str]:
-    """Return what spares a start measuring: a number of bytes, of which none is too many."""
-    # vLLM has rounded them.
+    """Return what spares a start measuring: bytes of which none is too many, at most `most`."""
     size = int((kv_gib(root, release) - 0.005) * 2**30)
     return {KV_CACHE: str(size)} if 0 < size <= most else {}
 

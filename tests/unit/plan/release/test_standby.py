@@ -185,10 +185,13 @@ def test_an_api_that_warms_up_in_another_way_does_so_itself(
 def test_the_engine_itself_does_not_wait(
     plugin: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    frozen: list[str] = []
+    monkeypatch.setattr(plugin.gc, "freeze", lambda: frozen.append("imports"))
     monkeypatch.delenv(values.STANDBY)
     wrapper = vllm(monkeypatch, init_device=len)
     plugin.register()
     assert wrapper.init_device is len
+    assert frozen == ["imports"]
 
 
 @pytest.mark.parametrize("has", [{}, None])
