@@ -20,7 +20,7 @@ from sparkwright.declared.fleet.settings import Settings, settings_of
 from sparkwright.declared.fleet.without import remaining, without
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import Recipe
-from sparkwright.plan.memory.beside import sized, standby_room
+from sparkwright.plan.memory.beside import kv_budget, sized, standby_room
 from sparkwright.plan.memory.check import memory_findings
 from sparkwright.plan.memory.plan import load_of
 from sparkwright.plan.release.bundle import Bundle, read_bundle
@@ -217,16 +217,18 @@ class SparkTarget:
         served = self.recipe.at_level(self.settings.log_level)
         standby = 0
         nodes = len(self.ranks)
+        load = load_of(served.for_sparks(nodes), lock, nodes)
         if self.replicas:
-            served = sized(load_of(served.for_sparks(nodes), lock, nodes), self.hardware)
+            served = sized(load, self.hardware)
         elif self.settings.standby == "auto" and not self.on_demand:
-            standby = standby_room(load_of(served.for_sparks(nodes), lock, nodes), self.hardware)
+            standby = standby_room(load, self.hardware)
         return make_release(
             served.from_domains(self.settings.media_domains),
             lock,
             self.place,
             Ranks(self.ranks, fabric, self.rank or 0),
             standby,
+            0 if self.replicas else kv_budget(load, self.hardware),
         )
 
 

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # When it ended, release, recipe, image, kind (cold, warm, standby), seconds in all and by phase,
-# and in a word why it failed; "" where it serves.
+# GiB of its KV cache as vLLM rounds them, and in a word why it failed; "" where it serves.
 Start = dict[str, Any]
 LATE = "late"
+# By it a release's `run` knows the bytes of the cache; sparkwright/plan/release.
+KV_CACHE = "SPARKWRIGHT_KV_CACHE"
 # Bytes that are read of the file: a hundred starts have a third of it.
 SIZE = 1 << 17
 # How much longer than usual a start may take, and how many of a release tell what is usual: a cold
@@ -74,6 +76,18 @@ def bound(root: Path | str, release: str, least: int, most: int) -> int:
     return min(most, max(least, math.ceil(FACTOR * usual(own))))
 
 
+def kv_gib(root: Path | str, release: str) -> float:
+    """Return the GiB of a release's KV cache; 0: the next start measures, as after a failure."""
+    own = [each for each in read(root) if each["release"] == release]
+    return own[-1]["kv_gib"] if own and not own[-1]["failed"] else 0.0
+
+
+def kv_cache(root: Path | str, release: str, most: int) -> dict[str, str]:
+    """Return what spares a start measuring: bytes of which none is too many, at most `most`."""
+    size = int((kv_gib(root, release) - 0.005) * 2**30)
+    return {KV_CACHE: str(size)} if 0 < size <= most else {}
+
+
 def _start(line: str) -> Start | None:
     try:
         found = json.loads(line)
@@ -81,6 +95,7 @@ def _start(line: str) -> Start | None:
         return {
             **{name: str(found[name])[:400] for name in words},
             **{name: _number(found[name]) for name in ("at", "seconds")},
+            "kv_gib": _number(found.get("kv_gib", 0)),
             "phases": {str(name): _number(each) for name, each in found["phases"].items()},
         }
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):

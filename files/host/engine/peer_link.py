@@ -26,7 +26,7 @@ BEAT = 1.0
 SILENCE = 30.0
 # Without a word for so long, what does not come from the engine may be the fabric's fault.
 QUIET = 3.0
-# Different words that the other side may say; its programs know six.
+# Different words that the other side may say; its programs know eight.
 WORDS = 20
 RETRY = 1.0
 # Of a connection, TLS and both greetings together.
@@ -177,6 +177,18 @@ class Links:
     def have_said(self, word: str) -> bool:
         """Tell whether one of them has said a word."""
         return any(link.heard(word).is_set() for link in self._links)
+
+    async def agree(self, yes: bool, *, is_head: bool) -> bool:
+        """Tell whether this rank and all others say yes; the head answers when all have."""
+        if is_head:
+            await self.all_say("said")
+            yes = yes and not self.have_said("no")
+        if not yes:
+            self.say("no")
+        self.say("said")
+        if not is_head:
+            await self.all_say("said")
+        return yes and not self.have_said("no")
 
     async def one_says(self, word: str) -> str:
         """Return the name of the first that says a word."""

@@ -14,9 +14,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from host.common import starts
 from host.common.log import log
 from host.common.seat import SOCKET, SOCKETS
 from host.engine.container import Container
+from host.engine.peer_link import Links
 
 # By it the release's `run` and the plugin know that they are to wait; sparkwright/plan/release.
 VARIABLE, VALUE = "SPARKWRIGHT_STANDBY", "standby"
@@ -33,6 +35,7 @@ class Standby:
     def __init__(self, root: Path, release: str, unit: dict[str, Any]) -> None:
         # Bytes that must be available for a start; 0: there is to be none.
         self._room: int = unit.get("standby", 0)
+        self._next = root, release, unit.get("kv_cache", 0)
         self._patience: float = unit.get("start_timeout", 0)
         self._has_socket = not unit.get("rank")
         self._name = f"vllm-{release}-{VALUE}"
@@ -49,6 +52,15 @@ class Standby:
         lines = Path("/proc/meminfo").read_text("utf-8").splitlines()
         (available,) = (int(each.split()[1]) for each in lines if each.startswith("MemAvailable"))
         return 0 < self._room <= available * 1024
+
+    async def known(self, links: Links | None) -> dict[str, str]:
+        """Return what spares an engine measuring its memory.
+
+        In a group all measure or none does: they capture CUDA graphs for it, together.
+        """
+        found = starts.kv_cache(*self._next)
+        agreed = links is None or await links.agree(bool(found), is_head=self._has_socket)
+        return found if agreed else {}
 
     async def take(self, container: Container, environment: dict[str, str]) -> bool:
         """Have the standby go on as the engine's container; tell whether it does.
@@ -103,6 +115,7 @@ class Standby:
         """Start one, and tell whether it waits; `pause` is awaited until then."""
         await self.remove()
         deadline = time.monotonic() + self._patience
+        environment = environment | starts.kv_cache(*self._next)
         try:
             (self._sockets / "waiting").unlink(missing_ok=True)
             self._files.mkdir()

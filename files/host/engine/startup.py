@@ -28,6 +28,7 @@ _TIMED = {
     "warmup": re.compile(rf"Initial profiling/warmup run took {_SECONDS} s"),
     "graphs": re.compile(rf"Graph capturing finished in {_SECONDS} secs"),
 }
+_KV = re.compile(r"Available KV cache memory: ([0-9]{1,4}\.[0-9]{1,2}) GiB")
 _COMPILES = re.compile(r"Compiling a graph for")
 _LISTENS = re.compile(r"Application startup complete")
 _BEGUN = re.compile(r"^starting the engine$")
@@ -38,7 +39,7 @@ _SPANS = {
     "autotune": (re.compile(r"Autotuning process starts"), re.compile(r"Autotuning process ends")),
     "server": (re.compile(r"init engine \(.*\) took"), _LISTENS),
 }
-_WANTED = (*_TIMED.values(), _COMPILES, *(mark for span in _SPANS.values() for mark in span))
+_WANTED = (*_TIMED.values(), _KV, _COMPILES, *(mark for span in _SPANS.values() for mark in span))
 
 
 def phases(kept: Sequence[tuple[float, str]], seconds: float) -> dict[str, float]:
@@ -85,6 +86,7 @@ def keep(
 ) -> None:
     """Add a start to those of its seat; the oldest ones go."""
     compiled = any(_COMPILES.search(line) for _, line in kept)
+    sizes = [float(match[1]) for _, line in kept if (match := _KV.search(line))]
     new = {
         "at": round(time.time()),
         "release": release,
@@ -92,6 +94,8 @@ def keep(
         "kind": "standby" if end == "standby" else "cold" if compiled else "warm",
         "seconds": round(seconds, 1),
         "phases": phases(kept, seconds),
+        # One that was told has measured nothing.
+        "kv_gib": min(sizes, default=starts.kv_gib(root, release)),
         "failed": "" if end in ("serving", "standby") else end,
     }
     gone = starts.alike(root, release)[: 1 - KEPT]

@@ -165,6 +165,7 @@ class Supervisor:
         await first(self._peer_ends(), self._peer_stops(), passes, self._serve(environment))
 
     async def _serve(self, environment: dict[str, str]) -> None:
+        told = environment | await self._standby.known(self._links)
         await self._place.take()
         show("starting the engine")
         self._begun = time.monotonic()
@@ -177,10 +178,10 @@ class Supervisor:
         except OSError as error:
             # A full disk must not keep a previous release from coming back.
             log(f"warning: should this Spark go down hard, that will not count: {error}")
-        if await self._standby.take(self._container, environment):
+        if await self._standby.take(self._container, told):
             self._kind = VALUE
         else:
-            await self._container.start(environment)
+            await self._container.start(told)
         await first(self._container_ends(), self._answer(environment))
 
     async def _answer(self, environment: dict[str, str]) -> None:
@@ -189,8 +190,7 @@ class Supervisor:
             self._links.say("started")
             await self._links.all_say("serving")
         else:
-            most = self._unit["start_timeout"]
-            seconds = starts.bound(self._root, self._release, LEAST, most)
+            seconds = starts.bound(self._root, self._release, LEAST, self._unit["start_timeout"])
             try:
                 async with asyncio.timeout(seconds):
                     await asyncio.gather(*map(probe.ready, self._engines))

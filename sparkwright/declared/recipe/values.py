@@ -46,6 +46,8 @@ NO_REDIRECTS = {"VLLM_MEDIA_URL_ALLOW_REDIRECTS": "0"}
 SPIN = "SPARKWRIGHT_SPIN_SECONDS"
 # By which an engine waits before it uses the GPU: files/host/engine/standby.py, files/plugin.
 STANDBY = "SPARKWRIGHT_STANDBY"
+# Bytes of the KV cache, as an earlier start measured them: files/host/common/starts.py.
+KV_CACHE = "SPARKWRIGHT_KV_CACHE"
 
 # Options and variables that follow from the inventory, the lock or the way the engine is run.
 OWN_ARGUMENTS = (
@@ -56,7 +58,7 @@ OWN_ARGUMENTS = (
 )
 OWN_ENVIRONMENT = (
     *("HF_HUB_OFFLINE", "VLLM_NO_USAGE_STATS", "VLLM_MEDIA_URL_ALLOW_REDIRECTS"),
-    STANDBY,
+    *(STANDBY, KV_CACHE),
     *FABRIC_ENVIRONMENT,
 )
 

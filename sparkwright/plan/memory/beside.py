@@ -1,4 +1,4 @@
-"""The memory beside an engine: of another one on its Spark, or of its own standby."""
+"""The memory beside an engine, of another one or its standby, and what a later start is told."""
 
 from math import ceil
 
@@ -10,6 +10,10 @@ from sparkwright.plan.memory.plan import CONTEXT, LEAST, MIB, STANDBY, Load, pla
 # What the processes of a second engine take of the host besides: 0.66 GB its API server and 0.61 GB
 # its core were measured (vLLM 0.32.0 on a CPU); what is loaded for a GPU is more, and not measured.
 PROCESSES = 2 * GIB
+# Options by which a recipe sizes the cache; and vLLM's first release whose compiled code does not
+# count kv-cache-memory-bytes in its key (CacheConfig.compute_hash of 0.24.0 and 0.26.0).
+_SIZES = {"kv-cache-memory-bytes", "num-gpu-blocks-override"}
+_NUMBER_COMPILES_NOTHING = (0, 26, 0)
 
 
 def sized(load: Load, hardware: Hardware) -> Recipe:
@@ -41,6 +45,15 @@ def engine_bytes(load: Load, hardware: Hardware) -> int:
     plan = plan_memory(load, hardware)
     engine = plan.engine if plan else int(share_of(load.recipe) * hardware.total_gib * GIB)
     return engine + (PROCESSES if hardware.unified else CONTEXT)
+
+
+def kv_budget(load: Load, hardware: Hardware) -> int:
+    """Return the most bytes of a KV cache that a start is told, not to measure; 0: it measures."""
+    plan, release = plan_memory(load, hardware), load.recipe.release
+    if plan is None or release is None or release < _NUMBER_COMPILES_NOTHING:
+        return 0
+    sized = _SIZES & load.recipe.args.keys()
+    return 0 if sized else max(0, plan.engine - plan.weights - plan.drafter)
 
 
 def standby_room(load: Load, hardware: Hardware) -> int:

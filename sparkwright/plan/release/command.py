@@ -16,6 +16,7 @@ from sparkwright.declared.recipe.trust import needs
 from sparkwright.declared.recipe.values import (
     DOMAINS,
     FABRIC_ENVIRONMENT,
+    KV_CACHE,
     NO_REDIRECTS,
     NOWHERE,
     REFERENCE,
@@ -56,6 +57,8 @@ _START = (
 )
 # A standby has a socket of its own. Of a repeated option vLLM takes the last.
 _OWN_SOCKET = f'[ -z "${STANDBY}" ] || set -- "$@" --uds {_API}/standby.sock; '
+# In no argument of the container's, as it differs from start to start of one release.
+_SIZED = f'[ -z "${KV_CACHE}" ] || set -- "$@" --kv-cache-memory-bytes "${KV_CACHE}"; '
 # Where a standby finds the word of its supervisor.
 _WORD = "/run/standby"
 
@@ -139,7 +142,7 @@ def serve_arguments(recipe: Recipe, ranks: Ranks) -> list[str]:
 
 def container_arguments(recipe: Recipe, ranks: Ranks) -> list[str]:
     """Return the arguments of the container for one rank, as `serve_arguments`."""
-    script = f'{_START}{"" if ranks.rank else _OWN_SOCKET}exec vllm "$@"'
+    script = f'{_START}{_SIZED}{"" if ranks.rank else _OWN_SOCKET}exec vllm "$@"'
     return ["-c", script, "vllm", *serve_arguments(recipe, ranks)]
 
 
@@ -167,7 +170,8 @@ def docker_run(
 ) -> list[str]:
     """Return the command that runs an engine in the foreground, unquoted."""
     words = ["docker", "run", "--rm"]
-    words += ["--name", Expansion(f"vllm-{release}${{{STANDBY}:+-standby}}"), "--env", STANDBY]
+    words += ["--name", Expansion(f"vllm-{release}${{{STANDBY}:+-standby}}")]
+    words += ["--env", STANDBY, "--env", KV_CACHE]
     word = f"{place}/state/standby@{release}:{_WORD}:ro"
     words.append(Expansion(f"${{{STANDBY}:+--volume {word}}}"))
     words += ["--label", f"sparkwright.release={release}"]

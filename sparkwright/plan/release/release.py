@@ -56,6 +56,7 @@ class Release:
         files: The text files of its folder, by name.
         program: What runs the engine, in that folder too: a later Sparkwright leaves it as it is.
         standby: Bytes that must be available for a start of its standby; 0: it has none.
+        kv_cache: Bytes that an earlier start may have measured; 0: each one measures.
     """
 
     id: str
@@ -68,6 +69,7 @@ class Release:
     files: dict[str, str] = field(repr=False)
     program: bytes = field(repr=False)
     standby: int = 0
+    kv_cache: int = 0
 
     @property
     def root(self) -> str:
@@ -82,9 +84,9 @@ class Release:
 
 
 def make_release(
-    recipe: Recipe, lock: Lock, place: Place, ranks: Ranks, standby: int = 0
+    recipe: Recipe, lock: Lock, place: Place, ranks: Ranks, standby: int = 0, kv_cache: int = 0
 ) -> Release:
-    """Freeze a recipe for one of the Sparks of a replica; `standby` as of a `Release`."""
+    """Freeze a recipe for one of the Sparks of a replica; the rest is as of a `Release`."""
     recipe = recipe.for_sparks(ranks.nodes)
     refuse(unresolved([recipe], lock, "lock"))
     locked = lock.images[image_key(recipe)]
@@ -103,6 +105,7 @@ def make_release(
         files={},
         program=program("host.engine.supervisor"),
         standby=standby,
+        kv_cache=kv_cache,
     )
     # The id is in the files that it is made of: these have a stand-in. The names of Sparks are for
     # people: two replicas may have one release.
@@ -149,6 +152,7 @@ def _files(draft: Release, lock: Lock) -> dict[str, str]:
         "start_timeout": recipe.start_timeout,
         "stop_timeout": recipe.stop_timeout,
         "standby": draft.standby,
+        "kv_cache": draft.kv_cache,
         "longest_step": round(recipe.longest_step, 1),
         "gpu": CONTAINER_OPTIONS,
         "unified": any(HARDWARE[name].unified for name in recipe.hardware),

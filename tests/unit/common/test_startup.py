@@ -63,6 +63,7 @@ def test_a_real_start_on_a_gpu(root: Path) -> None:
     startup.keep(root, RELEASE, 200, "serving", [(0, line) for line in lines])
     (found,) = starts.read(root)
     assert found["kind"] == "cold"
+    assert found["kv_gib"] == 50.4
     assert found["phases"] == pytest.approx(
         {"compile": 27.43, "warmup": 50.67, "autotune": 0, "graphs": 5, "server": 0}
     )
@@ -160,6 +161,50 @@ def test_what_nine_of_ten_starts_took(root: Path) -> None:
     kept(root, 900, *range(31, 40))
     kept(root, 2000, end="late")
     assert starts.usual(starts.alike(root, RELEASE)) == 39
+
+
+def test_the_kv_cache_that_was_measured_is_known_until_a_start_fails(root: Path) -> None:
+    def told(most: int = 4 << 30) -> int:
+        return int(starts.kv_cache(root, RELEASE, most).get(starts.KV_CACHE, 0))
+
+    def measured(size: str, end: str = "serving", release: str = RELEASE) -> None:
+        line = f"(EngineCore pid=1) INFO [gpu_worker.py:1] Available KV cache memory: {size} GiB"
+        startup.keep(root, release, 60, end, [(1.0, line)])
+
+    laid_down(root, "lab-tiny-1")
+    measured("1.5", release="lab-tiny-1")
+    assert told() == 0
+    measured("3.07")
+    # Rounded as 3.065 to 3.075 is.
+    assert told() == int(3.065 * 2**30)
+    kept(root, 30, end="standby")
+    assert told() == int(3.065 * 2**30)
+    assert (told(most=told()), told(most=told() - 1), told(most=0)) == (told(), 0, 0)
+    kept(root, 9, end="ended")
+    assert told() == 0
+    # What a start logs that then fails is not known to be right.
+    measured("3.9", end=starts.LATE)
+    assert told() == 0
+    kept(root, 60)
+    assert told() == 0
+    measured("3.0")
+    assert told() == int(2.995 * 2**30)
+    for lie in ("0.0", "-3.0", "1e300", "inf", "99999999.0"):
+        measured("3.0")
+        measured(lie)
+        assert told() in (0, int(2.995 * 2**30))
+
+
+def test_a_start_that_an_earlier_sparkwright_has_kept_tells_of_no_kv_cache(root: Path) -> None:
+    kept(root, 60)
+    file = root / "state/starts"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    for line in lines:
+        del line["kv_gib"]
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert starts.bound(root, RELEASE, 1, 9) == 9
+    assert [each["seconds"] for each in starts.read(root)] == [60]
+    assert starts.kv_cache(root, RELEASE, 1 << 40) == {}
 
 
 def test_a_person_is_told_the_recipes_figures_beside() -> None:

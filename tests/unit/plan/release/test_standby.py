@@ -5,17 +5,19 @@ import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
+from host.common import starts
 from host.engine import standby as supervisor
 from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.common.paths import PLUGIN
 from sparkwright.declared.recipe import values
-from sparkwright.plan.memory.beside import standby_room
+from sparkwright.plan.memory.beside import kv_budget, standby_room
 from sparkwright.plan.memory.check import judge
 from sparkwright.plan.memory.plan import LEAST, STANDBY, WANTED, load_of
 from sparkwright.plan.release.command import container_arguments
@@ -63,6 +65,7 @@ def vllm(monkeypatch: pytest.MonkeyPatch, **has: object) -> Any:
 
 def test_the_names_are_the_same_on_both_sides(plugin: ModuleType) -> None:
     assert plugin.VARIABLE == values.STANDBY == supervisor.VARIABLE
+    assert starts.KV_CACHE == values.KV_CACHE
     assert plugin.FORGOTTEN == supervisor.FORGOTTEN
     assert values.STANDBY in values.OWN_ENVIRONMENT
     entries = (PLUGIN / "sparkwright_wait-1.dist-info/entry_points.txt").read_text()
@@ -182,10 +185,13 @@ def test_an_api_that_warms_up_in_another_way_does_so_itself(
 def test_the_engine_itself_does_not_wait(
     plugin: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    frozen: list[str] = []
+    monkeypatch.setattr(plugin.gc, "freeze", lambda: frozen.append("imports"))
     monkeypatch.delenv(values.STANDBY)
     wrapper = vllm(monkeypatch, init_device=len)
     plugin.register()
     assert wrapper.init_device is len
+    assert frozen == ["imports"]
 
 
 @pytest.mark.parametrize("has", [{}, None])
@@ -251,7 +257,8 @@ def test_a_release_runs_as_the_engine_or_as_a_standby(tmp_path: Path, made: Any)
     assert [each for each in waits if each not in serves] == [f"vllm-{made.id}-standby", word[1]]
     assert [each for each in serves if each not in waits] == [f"vllm-{made.id}"]
     assert "" not in serves
-    assert waits[waits.index("--env") + 1] == values.STANDBY
+    passed = [word for before, word in pairwise(waits) if before == "--env"]
+    assert {values.STANDBY, values.KV_CACHE} <= {*passed}
     assert f"{root}/sockets/engines/{made.id}:/run/vllm" in serves
 
 
@@ -260,6 +267,7 @@ def test_a_release_runs_as_the_engine_or_as_a_standby(tmp_path: Path, made: Any)
     [
         ({}, [], "-"),
         ({values.STANDBY: "standby"}, ["--uds", "/run/vllm/standby.sock"], "-"),
+        ({values.KV_CACHE: "7"}, ["--kv-cache-memory-bytes", "7"], "-"),
         ({"VLLM_PLUGINS": "a"}, [], "a,sparkwright_standby"),
         ({"VLLM_PLUGINS": ""}, [], ",sparkwright_standby"),
     ],
@@ -276,7 +284,10 @@ def test_its_socket_and_its_plugin(
 
 def test_a_worker_has_no_socket_of_its_own() -> None:
     assert "standby.sock" in container_arguments(recipe(), ALONE)[1]
-    assert "standby.sock" not in pair(1).files["run"].partition("exec ")[2]
+    worker = pair(1).files["run"].partition("exec ")[2]
+    assert "standby.sock" not in worker
+    # It measures, or does not, as its head.
+    assert f"${values.KV_CACHE}" in worker
 
 
 @pytest.mark.parametrize(
@@ -311,6 +322,37 @@ def test_there_is_one_where_the_plan_has_room_and_it_is_no_reason_to_warn() -> N
     # A card's own memory is none of it.
     assert planned("qwen3.5-35b-nvfp4-rtx-pro-6000").standby == 0
     assert standby_room(load("qwen3.5-35b-nvfp4-rtx-5090"), card) == STANDBY + LEAST[1] * GIB
+
+
+def test_a_start_is_told_its_kv_cache_within_the_plan_where_that_spares_something() -> None:
+    spark, lab, fits = HARDWARE["gb10"], HARDWARE["lab"], "qwen3.6-35b-nvidia"
+    plan = planned(fits)
+    budget = kv_budget(load(fits), spark)
+    # Real ones were up to 8.3 % larger than planned: plan/memory/check.py.
+    assert 1.083 * plan.kv_bytes < budget < plan.engine - plan.weights + 1
+    refused = (
+        kv_budget(load(fits, kv_cache_memory_bytes="8G"), spark),
+        kv_budget(load(fits, num_gpu_blocks_override=100), spark),
+        # It compiles anew for another number.
+        kv_budget(load(fits, "0.24.0"), spark),
+        # Nothing is planned there.
+        kv_budget(load(fits), lab),
+    )
+    assert refused == (0, 0, 0, 0)
+    assert kv_budget(load(fits, "0.27.1"), spark)
+
+
+@pytest.mark.parametrize("replicas", [[], ["x", "y"]])
+def test_the_release_knows_how_much_its_kv_cache_may_be(
+    monkeypatch: pytest.MonkeyPatch, replicas: list[str]
+) -> None:
+    """Beside another engine the plan gives each its own."""
+    monkeypatch.setattr("sparkwright.run.spark.recipe_of", lambda name: recipe())
+    monkeypatch.setattr("sparkwright.run.spark.kv_budget", lambda load, hardware: 7)
+    known = {"recipe": "try", "ranks": ["a"], "rank": 0, "hardware": "lab", "replicas": replicas}
+    made = SparkTarget.of(known).release_by(lock())
+    assert made
+    assert json.loads(made.files["unit.json"])["kv_cache"] == (0 if replicas else 7)
 
 
 def test_copies_have_none() -> None:
