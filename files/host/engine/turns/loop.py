@@ -169,8 +169,12 @@ def _units(named: Iterable[str]) -> dict[str, dict[str, str]]:
     own = [f"vllm@{release}.service" for release in named]
     asked = (f"--property={','.join(_PROPERTIES)}", *own, "vllm@*.service", "switch@*.service")
     blocks = units.systemctl("show", *asked).split("\n\n")
-    found = (dict(line.split("=", 1) for line in block.splitlines()) for block in blocks)
-    return {each["Id"]: each for each in found if each.get("Id")}
+    told = (dict(line.split("=", 1) for line in block.splitlines()) for block in blocks)
+    found = {each["Id"]: each for each in told if each.get("Id")}
+    if unknown := {*own} - {*found}:
+        # Else each would count as stopped, and its place as free.
+        raise OSError(f"systemd does not tell how {' and '.join(sorted(unknown))} is")
+    return found
 
 
 def command() -> NoReturn:
