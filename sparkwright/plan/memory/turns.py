@@ -56,10 +56,8 @@ def tenant(name: str, load: Load, hardware: Hardware, *, stays: bool) -> Tenant:
 
 
 def room(hardware: Hardware, memory: int, kept: int) -> int:
-    """Return the bytes that engines and host have, of so much memory less what the kernel keeps.
-
-    What that is varies by some pages from look to look: whole GiB are the same in the next run.
-    """
+    """Return the bytes that engines and host have, of so much memory less what the kernel keeps, in
+    whole GiB: from run to run it is some pages more or less."""
     return memory - ceil(kept / GIB) * GIB if hardware.unified else int(hardware.total_gib * GIB)
 
 

@@ -85,8 +85,7 @@ class Turns:
             replica = seat.look(found.get(f"vllm@{seat.release}.service", {}), bool(new), full, now)
             if new and new != seat.release:
                 if replica.phase != Phase.STOPPED:
-                    before = changed(replica, name=seat.release, on_demand=False, waits=None)
-                    replicas.append(before)
+                    replicas.append(changed(replica, name=seat.release, on_demand=False))
                     replica = changed(replica, phase=Phase.STOPPED, on_demand=True)
                 replica = changed(replica, size=seat.declared["size"])
             if new:
