@@ -81,21 +81,26 @@ def init(
     for text in addresses:
         sparks.append(_another(text, key, sparks))
     sparks = sparks or _asked(key, asks)
-    number, together = len(sparks), COUNTS[1:]
+    number, groups = len(sparks), COUNTS[1:]
     if pair is None and number == 2 and not asks:
         raise PlanError("found two Sparks; expected --pair (one model together) or --no-pair")
-    if pair is None and asks and number in together:
+    if pair is None and asks and number in groups:
         question = f"Do the {number} serve one model together, joined by 200G cables?"
         pair = click.confirm(question, default=True)
-    if pair and number not in together:
+    if pair and number not in groups:
         raise PlanError(f"--pair: found {number} Sparks; expected 2, 3, 4 or 8")
     if recipe and recipe not in recipe_names():
         raise PlanError(f"--recipe: found {recipe}; {nearest(recipe, recipe_names())}")
     surveys = [] if no_connect else [_tried(spark, asks) for spark in sparks]
     if surveys:
         sparks = [*map(_of_its_class, sparks, surveys)]
-    count = number if pair else 1
-    chosen, count = (recipe, count) if recipe else _chosen(sparks, surveys, count, asks)
+    together = count = number if pair else 1
+    chosen = recipe
+    if not chosen:
+        chosen, count = _chosen(sparks, surveys, together, asks)
+    if count < together:
+        click.echo(f"No recipe fits {together} together: each replica has {count}.")
+    load_recipe(chosen).checked_sparks(count, "--spark")
     write_site(folder, site_files(own.name, inventory_text(sparks, chosen, count)))
     _start_git(folder)
     _report(folder, chosen)
@@ -194,8 +199,6 @@ def _chosen(
     else:
         click.echo("None of the recipes fits on them as they are; the site names the first one.")
         return FIRST[count][0], count
-    if each < together:
-        click.echo(f"None is for {together} together: each replica has {each}.")
     for name in names[:_SHOWN]:
         description = " ".join(load_recipe(name).description.split())
         about = f"{description} ({size_text(sizes[name])} to download)"

@@ -112,8 +112,8 @@ def test_a_group_gets_a_recipe_for_as_many(
     assert [each.sparks for each in replicas] == [[f"spark-{n}" for n in one] for one in groups]
     assert {each.recipe for each in replicas} == {recipe}
     assert number // len(groups) in load_recipe(recipe).sparks
-    told = "None is for 8 together: each replica has 2." in result.output
-    assert told is (connects and number == 8)
+    told = "No recipe fits 8 together: each replica has 2." in result.output
+    assert told is (number == 8)
 
 
 def test_what_is_recommended_is_for_as_many() -> None:
@@ -158,6 +158,10 @@ def test_nothing_is_written_for_what_cannot_be_used(folder: Path, seen: Looks) -
         (["--spark", "ssh://a"], "expected the address of a Spark"),
         (["--spark", "a@c", "--spark", "b@c:22"], "--spark: found c twice; expected each Spark"),
         ([], "found no --spark; expected one for each"),
+        (
+            ["--spark", "a", "--recipe", "qwen3.8-flash-next"],
+            "--spark: found 1; expected 4 (qwen",
+        ),
     ],
 )
 def test_what_is_refused(folder: Path, seen: Looks, words: list[str], sentence: str) -> None:

@@ -50,7 +50,6 @@ class Backend:
 
     async def look(self, session: ClientSession) -> None:
         """Ask its door whether it serves; that starts none, as only a POST does."""
-        self.rests = False
         try:
             # The body is not read: it may have no end.
             async with session.get(
@@ -62,6 +61,7 @@ class Backend:
                 status = answer.status
         except (ClientError, OSError, TimeoutError) as error:
             self.fault = f"no answer from {self.url}: {error or type(error).__name__}"
+            self.rests = False
             return
         said = "refuses the key" if status == 401 else f"answers {status}"
         self.fault = "" if status == 200 else f"{self.url} {said}"

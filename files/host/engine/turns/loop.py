@@ -83,8 +83,11 @@ class Turns:
                 continue
             new = seat.new = switched.get(seat.declared["seat"], "")
             replica = seat.look(found.get(f"vllm@{seat.release}.service", {}), bool(new), full, now)
-            if new and new != seat.release and replica.phase != Phase.STOPPED:
-                replicas.append(changed(replica, name=seat.release, on_demand=False, waits=None))
+            if new and new != seat.release:
+                if replica.phase != Phase.STOPPED:
+                    replicas.append(changed(replica, name=seat.release, on_demand=False))
+                    replica = changed(replica, phase=Phase.STOPPED, on_demand=True)
+                replica = changed(replica, size=seat.declared["size"])
             if new:
                 serves = phase_of(found.get(f"vllm@{new}.service", {})) == Phase.SERVING
                 replica = _candidate(replica, places.Room(self._root, new), serves)
@@ -119,7 +122,8 @@ class Turns:
                 seat.let_in(now)
             case Do.STOP:
                 seat.stop(step.why, now)
-            case Do.REFUSE if not seat.new:
+            # A switch ends within minutes, and what it keeps from others then gives way again.
+            case Do.REFUSE if seat.barred or not any(each.new for each in self._seats.values()):
                 again = max(seat.failed[0] - now, PAUSE if seat.barred else LONG)
                 seat.refuse(step.why, again, now + HEARD)
                 seat.waits, seat.is_deferred = None, False
@@ -169,8 +173,12 @@ def _units(named: Iterable[str]) -> dict[str, dict[str, str]]:
     own = [f"vllm@{release}.service" for release in named]
     asked = (f"--property={','.join(_PROPERTIES)}", *own, "vllm@*.service", "switch@*.service")
     blocks = units.systemctl("show", *asked).split("\n\n")
-    found = (dict(line.split("=", 1) for line in block.splitlines()) for block in blocks)
-    return {each["Id"]: each for each in found if each.get("Id")}
+    told = (dict(line.split("=", 1) for line in block.splitlines()) for block in blocks)
+    found = {each["Id"]: each for each in told if each.get("Id")}
+    if unknown := {*own} - {*found}:
+        # Else each would count as stopped, and its place as free.
+        raise OSError(f"systemd does not tell how {' and '.join(sorted(unknown))} is")
+    return found
 
 
 def command() -> NoReturn:

@@ -10,7 +10,7 @@ from host.common.log import log
 from host.common.seat import SEATS, laid_down
 from host.door.door import Door, recorded_hold
 from host.engine import places
-from host.engine.switch import units
+from host.engine.switch import state, units
 from host.engine.switch.candidate import MARGIN
 from host.engine.turns.decision import Contender, Phase, Step
 
@@ -32,9 +32,9 @@ _PHASES = {
     **{"activating": Phase.STARTING, "deactivating": Phase.STOPPING},
 }
 # What the decision gets as it is declared, and as a seat has it.
-_DECLARED = ("size", "spare", "turn", "idle", "grouped", "on_demand")
+_DECLARED = ("spare", "turn", "idle", "grouped", "on_demand")
 _SEEN = (
-    *("bound", "usual", "hold", "phase", "since", "used", "in_flight", "held"),
+    *("size", "bound", "usual", "hold", "phase", "since", "used", "in_flight", "held"),
     *("waits", "closed", "wanted_back", "barred"),
 )
 
@@ -47,7 +47,7 @@ class Seat:
         self.place = root / SEATS / declared["seat"] if declared["seat"] else root
         self.door = Door(self.place)
         # What it should serve, and what a switch under way tries.
-        self.release = self.new = ""
+        self.release, self.new, self.size = "", "", declared["size"]
         self.phase, self.since, self.used, self.asked = Phase.STOPPED, now, now, now
         # Since when a start is under way, however often systemd tries.
         self.begun: float | None = None
@@ -69,6 +69,9 @@ class Seat:
         if release != self.release:
             self.release, self.failed = release, (0.0, "")
             self.usual = starts.usual(starts.alike(self.place, release))
+            # Until the next one of the inventory serves, this one takes what it was made for.
+            orders = state.load(self.place / f"manifests/switch@{release}.json") or {}
+            self.size = max(self.declared["size"], orders.get("engine") or 0)
 
     def look(self, unit: Mapping[str, str], switched: bool, full: str, now: float) -> Contender:
         """Return the replica as it is now.
@@ -195,7 +198,7 @@ class Worker(Seat):
         place, phase = self._asked, phase_of(unit)
         if phase == Phase.STOPPED:
             place.give_up()
-        if not place.go.exists():
+        if not place.go.exists() and phase != Phase.SERVING:
             phase = Phase.STOPPED
         if phase != self.phase:
             if phase == Phase.STOPPED and self.release:
