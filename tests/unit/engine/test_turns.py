@@ -94,7 +94,7 @@ WAITS = Contender("b", 6, waits=999)
             id="one fabric",
         ),
         pytest.param(
-            [_serving("a", 6, wanted_back=990)], [(Do.CLOSE, "a")], id="the other Spark needs it"
+            [_serving("a", 6, wanted_back=True)], [(Do.CLOSE, "a")], id="the other Spark needs it"
         ),
         pytest.param(
             [_serving("a", 6, in_flight=1, used=1000), WAITS, Contender("c", 4, waits=1000)],

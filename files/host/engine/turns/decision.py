@@ -26,7 +26,7 @@ class Phase(StrEnum):
 class Do(StrEnum):
     """The kinds of step: of a door, of an engine, or of the requests that wait at a door.
 
-    Who is deferred is refused, and wished for still: the place is there when its clients come back.
+    Each is a method of what `seat` has.
     """
 
     CLOSE = "close"
@@ -34,15 +34,16 @@ class Do(StrEnum):
     STOP = "stop"
     START = "start"
     REFUSE = "refuse"
-    DEFER = "defer"
-
-
-_MAY_GO = (Phase.SERVING, Phase.STOPPING)
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step, and why it is taken, as a clause for people; `again`: seconds until it serves."""
+    """One step, and why it is taken, as a clause for people.
+
+    Attributes:
+        again: of a refusal, the seconds after which it serves: it is wished for still, and its
+            place is there when its clients come back. 0 where nobody knows.
+    """
 
     do: Do
     name: str
@@ -50,7 +51,7 @@ class Step:
     again: float = 0
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Contender:
     """A replica of the Spark, as it is declared and as it is.
 
@@ -70,7 +71,7 @@ class Contender:
         held: How many requests wait for it now.
         waits: Since when requests wait for it, or its clients were told to come back; else None.
         closed: Since when its door lets no request in; None while it does.
-        wanted_back: Since when another Spark of its group needs the place; None if none does.
+        wanted_back: Another Spark of its group needs its place there.
         barred: Why it may not be started now; "" where it may.
     """
 
@@ -92,7 +93,7 @@ class Contender:
     held: int = 0
     waits: float | None = None
     closed: float | None = None
-    wanted_back: float | None = None
+    wanted_back: bool = False
     barred: str = ""
 
     @property
@@ -153,10 +154,17 @@ def next_steps(
         if each.held and seconds > each.hold:
             about = 10 * ceil(seconds / 10)
             why = f"it serves in about {about} s, and a request is held for {each.hold:.0f} s"
-            yield Step(Do.DEFER, each.name, why, seconds)
-    if wishes and not starting:
-        for name in islice(_startable(wishes, victims, running, total), 1):
-            yield Step(Do.START, name, "it is asked for")
+            yield Step(Do.REFUSE, each.name, why, seconds)
+    if victims is not None and not starting:
+        left = [each for each in running if each not in victims]
+        # The first, or one that takes nothing from it.
+        may = (
+            each
+            for each in wishes
+            if fit([*running, each], total) and fit([*left, *{wishes[0], each}], total)
+        )
+        for each in islice(may, 1):
+            yield Step(Do.START, each.name, "it is asked for")
     for each in running:
         if each in starting and now - each.since > each.bound:
             yield Step(Do.STOP, each.name, f"it did not serve within {each.bound:.0f} s")
@@ -181,7 +189,7 @@ def _leaves(each: Contender, now: float) -> str:
     """Return why one that serves gives up its place, whoever waits; "" if it does not."""
     if each.phase != Phase.SERVING or not each.yields:
         return ""
-    if each.wanted_back is not None and not each.in_turn(now):
+    if each.wanted_back and not each.in_turn(now):
         return "the other Spark needs its place"
     unused = each.idle is not None and each.waits is None and each.is_quiet(now, each.idle)
     return f"nobody used it for {each.idle:.0f} s" if unused else ""
@@ -219,7 +227,8 @@ def victims_for(
     and of these the least recently used.
     """
     rest, gone = [*running], []
-    may_go = [each for each in rest if each.yields and each.phase in _MAY_GO]
+    phases = (Phase.SERVING, Phase.STOPPING)
+    may_go = [each for each in rest if each.yields and each.phase in phases]
     may_go.sort(key=lambda each: (each.in_turn(now), each.in_flight > 0, each.used))
     for each in sorted(may_go, key=lambda each: (each.phase == Phase.SERVING, each.closed is None)):
         if fit([*rest, wish], total):
@@ -232,17 +241,6 @@ def victims_for(
             rest.append(each)
             gone.remove(each)
     return gone if fit([*rest, wish], total) else None
-
-
-def _startable(wishes: _Some, victims: _Some | None, running: _Some, total: int) -> Iterator[str]:
-    """Yield what may start now, the best first: the first, or one that takes nothing from it."""
-    first, *others = wishes
-    if fit([*running, first], total):
-        yield first.name
-    left = [each for each in running if each not in (victims or ())]
-    for each in others if victims is not None else ():
-        if fit([*running, each], total) and fit([*left, first, each], total):
-            yield each.name
 
 
 def _crowded(stays: Iterable[Contender]) -> str:
