@@ -96,16 +96,10 @@ class Door:
             with self._changed(must_stay=False) as (_, choice):
                 choice.update(told)
 
-    def refuse(self, why: str, again: int) -> None:
-        """Have clients that wait be told so now, and those that come until they may wait again."""
-        self.tell(why, again)
+    def let_wait(self, may: bool) -> None:
+        """Say whether clients may wait: else those that do, and that come, are told why at once."""
         with self._locked():
-            self.haproxy.let_wait(False)
-
-    def let_wait(self) -> None:
-        """Let clients wait again."""
-        with self._locked():
-            self.haproxy.let_wait(True)
+            self.haproxy.let_wait(may)
 
     @property
     def is_closed(self) -> bool:

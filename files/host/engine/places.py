@@ -44,10 +44,6 @@ def on_demand(root: Path) -> bool:
     return any(one["seat"] == seat and one["on_demand"] and not one["rank"] for one in replicas)
 
 
-class PlaceError(Exception):
-    """There is no place, as a sentence."""
-
-
 class Room:
     """The place of one release; without turns on the Spark there is one at once.
 
@@ -74,12 +70,12 @@ class Room:
         """Wait for the place; `pause` waits a moment.
 
         Raises:
-            PlaceError: there is none in time.
+            TimeoutError: there is none in time.
         """
         deadline = time.monotonic() + PATIENCE
         for _ in self.asked():
             if time.monotonic() > deadline:
-                raise PlaceError(
+                raise TimeoutError(
                     f"there was no place in the memory within {PATIENCE:.0f} s: "
                     "systemctl status turns"
                 )

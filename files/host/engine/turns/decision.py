@@ -4,10 +4,9 @@ A pure function of what is: who runs, who waits, since when, and what each takes
 they are these: DESIGN.md. All times are seconds on one clock, all sizes are bytes.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import islice
 from math import ceil, inf
 
 # Seconds without a request after which a model gives way, however short its turn was.
@@ -115,9 +114,6 @@ class Contender:
         return self.closed is None and now < self.since + self.turn and not self.is_quiet(now)
 
 
-_Some = Sequence[Contender]
-
-
 def fit(replicas: Iterable[Contender], total: int) -> bool:
     """Tell whether engines may run together in so many bytes: those that the kernel leaves."""
     together = [*replicas]
@@ -139,7 +135,9 @@ def next_steps(
     for each in sorted(replicas, key=lambda each: (each.waits or 0, each.name)):
         if each.waits is None or each.takes:
             continue
-        if why := each.barred or ("" if fit([*stays, each], total) else _crowded(stays)):
+        beside = " and ".join(one.name for one in stays)
+        crowded = "" if fit([*stays, each], total) else f"it does not fit beside {beside}"
+        if why := each.barred or crowded:
             yield Step(Do.REFUSE, each.name, why)
         else:
             wishes.append(each)
@@ -150,21 +148,23 @@ def next_steps(
         # While another one starts, their end would bring nobody a place.
         gone = (each.name for each in victims if each.closed is not None or not starting)
         leaving |= dict.fromkeys(gone, f"{wishes[0].name} is asked for")
-    for each, seconds in _soonest(wishes, starting, victims or (), now):
-        if each.held and seconds > each.hold:
+    # It may serve after the start of another, and the turn of one that has to go, at the earliest.
+    begins = [each.since + each.usual for each in starting if each.usual]
+    turns = [each.since + each.turn for each in victims or () if each.in_turn(now)]
+    for each in (*starting, *wishes):
+        before = [now, *begins, *(turns if each in wishes[:1] else ())]
+        seconds = max(before) - now + (each.usual if each in wishes else 0)
+        if each.usual and each.held and seconds > each.hold:
             about = 10 * ceil(seconds / 10)
             why = f"it serves in about {about} s, and a request is held for {each.hold:.0f} s"
             yield Step(Do.REFUSE, each.name, why, seconds)
     if victims is not None and not starting:
         left = [each for each in running if each not in victims]
-        # The first, or one that takes nothing from it.
-        may = (
-            each
-            for each in wishes
-            if fit([*running, each], total) and fit([*left, *{wishes[0], each}], total)
-        )
-        for each in islice(may, 1):
-            yield Step(Do.START, each.name, "it is asked for")
+        for each in wishes:
+            # The first, or one that takes nothing from it.
+            if fit([*running, each], total) and fit([*left, *{wishes[0], each}], total):
+                yield Step(Do.START, each.name, "it is asked for")
+                break
     for each in running:
         if each in starting and now - each.since > each.bound:
             yield Step(Do.STOP, each.name, f"it did not serve within {each.bound:.0f} s")
@@ -199,25 +199,6 @@ def _overdue(each: Contender, now: float, drain: float) -> bool:
     return each.closed is not None and each.in_flight > 0 and now - each.closed > drain
 
 
-def _soonest(
-    wishes: _Some, starting: _Some, victims: _Some, now: float
-) -> Iterator[tuple[Contender, float]]:
-    """Yield those of which it is known what a start takes, and in how many seconds it may serve.
-
-    At the earliest: the start of another, and the turn of one that has to go, come before.
-    """
-    ahead = 0.0
-    for each in starting:
-        if each.usual:
-            ahead = max(0.0, each.since + each.usual - now)
-            yield each, ahead
-    for wish in wishes:
-        turns = [each.since + each.turn - now for each in victims if each.in_turn(now)]
-        before = max(turns, default=0.0) if wish is wishes[0] else 0.0
-        if wish.usual:
-            yield wish, max(ahead, before) + wish.usual
-
-
 def victims_for(
     wish: Contender, running: Iterable[Contender], total: int, now: float
 ) -> list[Contender] | None:
@@ -241,8 +222,3 @@ def victims_for(
             rest.append(each)
             gone.remove(each)
     return gone if fit([*rest, wish], total) else None
-
-
-def _crowded(stays: Iterable[Contender]) -> str:
-    names = " and ".join(each.name for each in stays)
-    return f"it does not fit beside {names}" if names else "it does not fit into the memory"

@@ -77,7 +77,7 @@ class Seat(Contender):
         self.barred = self._barred(unit, full, now)
         over = self._refuses is not None and (now >= self._refuses or self.phase == Phase.SERVING)
         if over and not self.barred:
-            self._door.let_wait()
+            self._door.let_wait(True)
             self._refuses, self._why = None, ""
         if self.held:
             self._wished = max(self._wished, now + WISH)
@@ -159,7 +159,8 @@ class Seat(Contender):
     def refuse(self, step: Step, now: float) -> None:
         """Refuse what waits, and what comes while its model may not be started, or is too late."""
         again = 10 * ceil(step.again / 10) or (PAUSE if self.barred else LONG)
-        self._door.refuse(step.why, again)
+        self._door.tell(step.why, again)
+        self._door.let_wait(False)
         self._refused += self.held if self._refuses is None else 0
         self._refuses, self._why = now + max(HEARD, step.again - self.hold), step.why
         if step.again:
