@@ -52,19 +52,14 @@ class Room:
     """
 
     def __init__(self, root: Path, release: str) -> None:
-        self._turns = root / MANIFEST
+        self.turns = root / MANIFEST
         words = ("asks", "go", "back")
         self.asks, self.go, self.back = (RUN / f"{release}.{word}" for word in words)
 
     @property
-    def is_due(self) -> bool:
-        """Tell whether a place is to be asked for: models take turns here."""
-        return self._turns.exists()
-
-    @property
     def is_taken(self) -> bool:
         """Tell whether there is a place without a wait."""
-        return not self.is_due or self.go.exists()
+        return not self.turns.exists() or self.go.exists()
 
     def take(self, pause: Callable[[], None]) -> None:
         """Wait for the place; `pause` waits a moment.
@@ -105,14 +100,14 @@ class GroupRoom:
     @property
     def head_rests(self) -> bool:
         """Tell whether requests start this worker's head, so that it may wait for it for days."""
-        return bool(self._worker and self._worker.is_due)
+        return bool(self._worker and self._worker.turns.exists())
 
     async def take(self, links: Links | None) -> None:
         """Wait until all have a place: none fills its memory while another one has to wait.
 
         The head has its own by its start, and its loop bounds this.
         """
-        if not (links and self._own.is_due):
+        if not (links and self._own.turns.exists()):
             return
         if not self._worker:
             await links.all_say("place")

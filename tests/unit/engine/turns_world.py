@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from host.engine.turns.decision import Contender, Do, Phase, Step, fit, next_steps
+from host.engine.turns.decision import Contender, Phase, Step, fit, next_steps
 
 LOOK = 0.5
 _STILL = (Phase.STOPPED, Phase.SERVING)
@@ -86,21 +86,21 @@ class World:
     def _take(self, step: Step) -> None:
         each = self.replicas[step.name]
         match step.do:
-            case Do.CLOSE:
+            case "close":
                 assert each.phase == Phase.SERVING
                 self._set(step.name, closed=self.now)
-            case Do.OPEN:
+            case "open":
                 self._set(step.name, closed=None, since=self.now)
-            case Do.STOP:
+            case "stop":
                 assert each.on_demand
                 assert not each.in_flight
                 assert each.closed is not None or each.phase == Phase.STARTING
                 assert not each.pinned or each.phase == Phase.STARTING
                 self._set(step.name, phase=Phase.STOPPING, since=self.now)
-            case Do.START:
+            case "start":
                 assert each.phase == Phase.STOPPED
                 self._set(step.name, phase=Phase.STARTING, since=self.now)
-            case Do.REFUSE:
+            case "refuse":
                 for request in self.open:
                     if request.name == step.name and request.began is None:
                         request.refused = step.why

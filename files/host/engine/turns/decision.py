@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil, inf
+from typing import Literal
 
 # Seconds without a request after which a model gives way, however short its turn was.
 QUIET = 3.0
@@ -22,17 +23,9 @@ class Phase(StrEnum):
     STOPPING = "stopping"
 
 
-class Do(StrEnum):
-    """The kinds of step: of a door, of an engine, or of the requests that wait at a door.
-
-    Each is a method of what `seat` has.
-    """
-
-    CLOSE = "close"
-    OPEN = "open"
-    STOP = "stop"
-    START = "start"
-    REFUSE = "refuse"
+# The kinds of step: of a door, of an engine, or of the requests that wait. Each is a method of what
+# `seat` has.
+Do = Literal["close", "open", "stop", "start", "refuse"]
 
 
 @dataclass(frozen=True)
@@ -52,16 +45,9 @@ class Step:
 
 @dataclass(eq=False)
 class Contender:
-    """A replica of the Spark, as it is declared and as it is.
+    """A replica of the Spark, as it is declared, of which DESIGN.md has a table, and as it is.
 
     Attributes:
-        size: What its engine takes.
-        spare: What the host needs beside all engines while this one runs.
-        on_demand: Requests start it; else it runs always, and its place is its own.
-        pinned: Once started it keeps its place.
-        grouped: It is served by several Sparks, of whose fabric there is one.
-        turn: Seconds for which it keeps its place after it began to serve, while it is in use.
-        idle: Seconds without a request after which it is stopped; None for never.
         bound: Seconds that its start may take.
         usual: Seconds that its start usually takes; 0 where nobody knows.
         hold: Seconds for which its door holds a request.
@@ -138,7 +124,7 @@ def next_steps(
         beside = " and ".join(one.name for one in stays)
         crowded = "" if fit([*stays, each], total) else f"it does not fit beside {beside}"
         if why := each.barred or crowded:
-            yield Step(Do.REFUSE, each.name, why)
+            yield Step("refuse", each.name, why)
         else:
             wishes.append(each)
     starting = [each for each in running if each.phase == Phase.STARTING and each.on_demand]
@@ -157,32 +143,32 @@ def next_steps(
         if each.usual and each.held and seconds > each.hold:
             about = 10 * ceil(seconds / 10)
             why = f"it serves in about {about} s, and a request is held for {each.hold:.0f} s"
-            yield Step(Do.REFUSE, each.name, why, seconds)
+            yield Step("refuse", each.name, why, seconds)
     if victims is not None and not starting:
         left = [each for each in running if each not in victims]
         for each in wishes:
             # The first, or one that takes nothing from it.
             if fit([*running, each], total) and fit([*left, *{wishes[0], each}], total):
-                yield Step(Do.START, each.name, "it is asked for")
+                yield Step("start", each.name, "it is asked for")
                 break
     for each in running:
         if each in starting and now - each.since > each.bound:
-            yield Step(Do.STOP, each.name, f"it did not serve within {each.bound:.0f} s")
+            yield Step("stop", each.name, f"it did not serve within {each.bound:.0f} s")
         elif each.phase == Phase.SERVING and each.on_demand:
             yield from _door(each, leaving.get(each.name), now, drain)
             if _overdue(each, now, drain) and victims and each in victims:
-                yield Step(Do.REFUSE, wishes[0].name, f"{each.name} gives an answer that is long")
+                yield Step("refuse", wishes[0].name, f"{each.name} gives an answer that is long")
 
 
 def _door(each: Contender, leaves: str | None, now: float, drain: float) -> Iterator[Step]:
     """Yield the next step of one that serves, on its way out or back."""
     if leaves is None or _overdue(each, now, drain):
         if each.closed is not None:
-            yield Step(Do.OPEN, each.name, "an answer is long" if leaves else "nobody needs it")
+            yield Step("open", each.name, "an answer is long" if leaves else "nobody needs it")
     elif each.closed is None:
-        yield Step(Do.CLOSE, each.name, leaves)
+        yield Step("close", each.name, leaves)
     elif not each.in_flight:
-        yield Step(Do.STOP, each.name, leaves)
+        yield Step("stop", each.name, leaves)
 
 
 def _leaves(each: Contender, now: float) -> str:

@@ -114,7 +114,7 @@ class Turns:
         return places.Room(self._root, f"{release}.worker")
 
     def _report(self, replicas: Mapping[str, Contender]) -> None:
-        """Say how things are, in a file and in the unit's status, if they are new."""
+        """Say how things are, if they are new."""
         told = {}
         for name, each in replicas.items():
             now = {"phase": each.phase, "closed": each.closed is not None, "waiting": each.held}
@@ -125,8 +125,6 @@ class Turns:
             places.RUN.mkdir(mode=0o755, exist_ok=True)
             with suppress(OSError):
                 replace(places.RUN / "turns.json", text + "\n")
-        phases = ", ".join(f"{name} {each.phase}" for name, each in replicas.items())
-        notify(f"STATUS={phases}")
 
 
 def _units(named: Iterable[str]) -> dict[str, Unit]:

@@ -49,8 +49,6 @@ class Seat(Contender):
         super().__init__(name, since=now, used=now, **{key: declared[key] for key in _DECLARED})
         self.declared = declared
         self._place, self._door, self._release = place, Door(place), ""
-        # Since when a start is under way, however often systemd tries.
-        self._begun: float | None = None
         # Until when it is wished for; without end where clients were told to come back.
         self._wished = now
         # Until when its door refuses what would wait, and why; at first nobody knows.
@@ -106,26 +104,22 @@ class Seat(Contender):
 
     def _follow(self, unit: Unit, now: float) -> None:
         """Take note of the phase; between two of systemd's tries a start goes on."""
-        phase = phase_of(unit)
-        if self._begun is not None and phase == Phase.STOPPING:
-            # It may have served since the last look.
-            served = int(unit.get("ActiveEnterTimestampMonotonic") or 0) / 1e6 > self._begun
-            phase, self._begun = (phase, None) if served else (Phase.STARTING, self._begun)
+        phase, starts_now = phase_of(unit), self.phase == Phase.STARTING
+        # One that has served since the last look is over.
+        served = int(unit.get("ActiveEnterTimestampMonotonic") or 0) / 1e6 > self.since
+        if starts_now and phase == Phase.STOPPING and not served:
+            phase = Phase.STARTING
         if phase == self.phase:
             return
-        if phase == Phase.STARTING:
-            self._begun = now
-        elif phase == Phase.SERVING and self._begun is not None:
+        if starts_now and phase == Phase.SERVING:
             self._starts += 1
             self.usual = starts.usual(starts.alike(self._place, self._release)) or self.usual
             self._door.tell()
-        elif phase == Phase.STOPPED and self._begun is not None:
+        elif starts_now and phase == Phase.STOPPED and now >= self._failed[0]:
             # Who has stopped it by hand did not mean the requests that wait.
             state = unit.get("ActiveState", "")
             until = now + (PAUSE if state == "failed" else STOPPED)
             self._failed = until, unit.get("StatusText") or "it was stopped", state
-        if phase != Phase.STARTING:
-            self._begun = None
         self.phase, self.since = phase, now
         if phase == Phase.SERVING:
             self.used = now + BACK if self._wished == inf else now
@@ -170,8 +164,8 @@ class Seat(Contender):
 
     def stop(self, step: Step, now: float) -> None:
         """Give its place up; a start that is stopped has failed."""
-        if self._begun is not None:
-            self._failed, self._begun = (now + PAUSE, step.why, ""), None
+        if self.phase == Phase.STARTING:
+            self._failed, self.phase = (now + PAUSE, step.why, ""), Phase.STOPPING
         units.systemctl("stop", "--no-block", f"vllm@{self._release}.service")
 
     def start(self, _: Step, now: float) -> None:
@@ -183,7 +177,7 @@ class Seat(Contender):
         unit = f"vllm@{self._release}.service"
         units.reset_failed(unit)
         units.systemctl("start", "--no-block", unit)
-        self.phase, self.since, self._begun = Phase.STARTING, now, now
+        self.phase, self.since = Phase.STARTING, now
 
 
 class Guest(Contender):
