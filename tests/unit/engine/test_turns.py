@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from host.engine.turns.decision import QUIET, Contender, Phase, next_steps
+from host.engine.turns.decision import QUIET, Contender, next_steps
 from tests.unit.engine.turns_world import LOOK, Request, World, wait_beyond
 
 
 def _serving(name: str, size: int, **more) -> Contender:
-    return replace(Contender(name, size, phase=Phase.SERVING), **more)
+    return replace(Contender(name, size, phase="serving"), **more)
 
 
 def _steps(*replicas: Contender, total: int = 10, now: float = 1000, drain: float = 300):
@@ -34,7 +34,7 @@ WAITS = Contender("b", 6, waits=999)
             [_serving("a", 6, closed=998, in_flight=1), WAITS], [], id="not with requests in flight"
         ),
         pytest.param(
-            [replace(_serving("a", 6), phase=Phase.STOPPING), WAITS], [], id="its end is awaited"
+            [replace(_serving("a", 6), phase="stopping"), WAITS], [], id="its end is awaited"
         ),
         pytest.param([_serving("a", 6, since=990, used=998, turn=60), WAITS], [], id="in its turn"),
         pytest.param(
@@ -74,17 +74,17 @@ WAITS = Contender("b", 6, waits=999)
         ),
         pytest.param([_serving("a", 6, used=101, idle=900)], [], id="used within its time"),
         pytest.param(
-            [Contender("a", 2, phase=Phase.STARTING, since=990), WAITS],
+            [Contender("a", 2, phase="starting", since=990), WAITS],
             [],
             id="one start at a time",
         ),
         pytest.param(
-            [Contender("a", 2, phase=Phase.STARTING, bound=50, since=949)],
+            [Contender("a", 2, phase="starting", bound=50, since=949)],
             [("stop", "a")],
             id="a start without end",
         ),
         pytest.param(
-            [Contender("a", 2, phase=Phase.STARTING, on_demand=False), WAITS],
+            [Contender("a", 2, phase="starting", on_demand=False), WAITS],
             [("start", "b")],
             id="one that always runs starts by itself",
         ),
@@ -162,7 +162,7 @@ def test_whatever_comes_all_are_served_and_no_rule_is_broken(replicas, total, as
     """Never over the plan, never a pinned one, never one in flight (`World`); always progress."""
     declared = _declared(replicas, total)
     for each in (each for each in declared if not each.on_demand):
-        declared[declared.index(each)] = replace(each, phase=Phase.SERVING)
+        declared[declared.index(each)] = replace(each, phase="serving")
     if not declared:
         return
     # No answer is longer than the drain; the hold is as long as the longest wait can be.
@@ -228,7 +228,7 @@ def test_a_thousand_requests(seed):
     start = 30.0
     sizes = {"coder": 6, "vision": 5, "chat": 6, "small": 2, "rerank": 1}
     models = [
-        Contender("embed", 1, on_demand=False, phase=Phase.SERVING),
+        Contender("embed", 1, on_demand=False, phase="serving"),
         *(Contender(name, size, turn=60, idle=1800) for name, size in sizes.items()),
     ]
     requests: list[Request] = []

@@ -84,11 +84,9 @@ async def look(replicas: Sequence[Backend], session: ClientSession) -> None:
     """Ask every door once; tell systemd which replicas serve, and why the others do not."""
     await asyncio.gather(*(each.look(session) for each in replicas))
     serving = ", ".join(each.name for each in replicas if not each.fault)
-    rests = ", ".join(each.name for each in replicas if each.rests)
-    down = (each for each in replicas if each.fault and not each.rests)
-    lost = [f"{each.name} does not ({each.fault})" for each in down]
-    started = [f"started by requests: {rests}"] if rests else []
-    show("; ".join([f"in service: {serving or 'none'}", *lost, *started]))
+    rests = [f"started by requests: {each.name}" for each in replicas if each.state == "stopped"]
+    lost = [f"{each.name} does not ({each.fault})" for each in replicas if each.state == "down"]
+    show("; ".join([f"in service: {serving or 'none'}", *lost, *rests]))
 
 
 async def watch(replicas: Sequence[Backend], session: ClientSession) -> None:

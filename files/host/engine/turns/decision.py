@@ -6,7 +6,6 @@ they are these: DESIGN.md. All times are seconds on one clock, all sizes are byt
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from math import ceil, inf
 from typing import Literal
 
@@ -14,15 +13,8 @@ from typing import Literal
 QUIET = 3.0
 
 
-class Phase(StrEnum):
-    """The phases of a replica's engine, by its unit."""
-
-    STOPPED = "stopped"
-    STARTING = "starting"
-    SERVING = "serving"
-    STOPPING = "stopping"
-
-
+# The phases of a replica's engine, by its unit.
+Phase = Literal["stopped", "starting", "serving", "stopping"]
 # The kinds of step: of a door, of an engine, or of the requests that wait. Each is a method of what
 # `seat` has.
 Do = Literal["close", "open", "stop", "start", "refuse"]
@@ -71,7 +63,7 @@ class Contender:
     bound: float = 3600
     usual: float = 0
     hold: float = inf
-    phase: Phase = Phase.STOPPED
+    phase: Phase = "stopped"
     since: float = 0
     used: float = 0
     in_flight: int = 0
@@ -84,7 +76,7 @@ class Contender:
     @property
     def takes(self) -> bool:
         """Tell whether its place is taken."""
-        return not self.on_demand or self.phase != Phase.STOPPED
+        return not self.on_demand or self.phase != "stopped"
 
     @property
     def yields(self) -> bool:
@@ -127,7 +119,7 @@ def next_steps(
             yield Step("refuse", each.name, why)
         else:
             wishes.append(each)
-    starting = [each for each in running if each.phase == Phase.STARTING and each.on_demand]
+    starting = [each for each in running if each.phase == "starting" and each.on_demand]
     leaving = {each.name: why for each in running if (why := _leaves(each, now))}
     victims = victims_for(wishes[0], running, total, now) if wishes else None
     if victims and not any(each.in_turn(now) for each in victims):
@@ -154,7 +146,7 @@ def next_steps(
     for each in running:
         if each in starting and now - each.since > each.bound:
             yield Step("stop", each.name, f"it did not serve within {each.bound:.0f} s")
-        elif each.phase == Phase.SERVING and each.on_demand:
+        elif each.phase == "serving" and each.on_demand:
             yield from _door(each, leaving.get(each.name), now, drain)
             if _overdue(each, now, drain) and victims and each in victims:
                 yield Step("refuse", wishes[0].name, f"{each.name} gives an answer that is long")
@@ -173,7 +165,7 @@ def _door(each: Contender, leaves: str | None, now: float, drain: float) -> Iter
 
 def _leaves(each: Contender, now: float) -> str:
     """Return why one that serves gives up its place, whoever waits; "" if it does not."""
-    if each.phase != Phase.SERVING or not each.yields:
+    if each.phase != "serving" or not each.yields:
         return ""
     if each.wanted_back and not each.in_turn(now):
         return "the other Spark needs its place"
@@ -194,10 +186,9 @@ def victims_for(
     and of these the least recently used.
     """
     rest, gone = [*running], []
-    phases = (Phase.SERVING, Phase.STOPPING)
-    may_go = [each for each in rest if each.yields and each.phase in phases]
+    may_go = [each for each in rest if each.yields and each.phase in ("serving", "stopping")]
     may_go.sort(key=lambda each: (each.in_turn(now), each.in_flight > 0, each.used))
-    for each in sorted(may_go, key=lambda each: (each.phase == Phase.SERVING, each.closed is None)):
+    for each in sorted(may_go, key=lambda each: (each.phase == "serving", each.closed is None)):
         if fit([*rest, wish], total):
             break
         rest.remove(each)

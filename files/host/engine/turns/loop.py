@@ -21,7 +21,7 @@ from host.door.haproxy import DoorError
 from host.engine import places
 from host.engine.switch import state, units
 from host.engine.switch.candidate import lack_of_room
-from host.engine.turns.decision import Contender, Phase, Step, next_steps
+from host.engine.turns.decision import Contender, Step, next_steps
 from host.engine.turns.seat import UNSEEN, Guest, Seat, Unit, phase_in, phase_of
 
 LOOK = 0.5
@@ -88,7 +88,7 @@ class Turns:
                 yield Guest(name, kept, places.Room(self._root, new), unit, "", now)
             elif one["rank"]:
                 guest = Guest(name, one, self._worker(release), unit, full, now)
-                if guest.phase == Phase.STOPPED and unit.get("NRestarts", "0") != "0":
+                if guest.phase == "stopped" and unit.get("NRestarts", "0") != "0":
                     # The end of a turn is no failure: systemd is not to count it as one.
                     units.reset_failed(f"vllm@{release}.service")
                 yield guest
@@ -105,7 +105,7 @@ class Turns:
             one = seats.get(seat_of_release(self._root, release), {})
             rank = one.get("rank")
             phase = phase_in(self._worker(release), each) if rank else phase_of(each)
-            if unit_name.startswith("vllm@") and phase != Phase.STOPPED:
+            if unit_name.startswith("vllm@") and phase != "stopped":
                 orders = state.load(self._root / f"manifests/switch@{release}.json") or {}
                 size = orders.get("engine") or one.get("size", 0)
                 yield Contender(release, size, one.get("spare", 0), on_demand=False)

@@ -28,9 +28,9 @@ BACK = 60.0
 # long; and those of a start that nobody has seen.
 LONG, UNSEEN = 60, 120
 
-_PHASES = {
-    **dict.fromkeys(("active", "reloading"), Phase.SERVING),
-    **{"activating": Phase.STARTING, "deactivating": Phase.STOPPING},
+_PHASES: dict[str, Phase] = {
+    **{"active": "serving", "reloading": "serving"},
+    **{"activating": "starting", "deactivating": "stopping"},
 }
 _DECLARED = ("size", "spare", "turn", "idle", "grouped", "on_demand", "pinned")
 
@@ -52,8 +52,7 @@ class Seat(Contender):
         # Until when it is wished for; without end where clients were told to come back.
         self._wished = now
         # Until when its door refuses what would wait, and why; at first nobody knows.
-        self._refuses: float | None = now
-        self._why = ""
+        self._refuses: tuple[float, str] | None = now, ""
         # Until when it is not started again, why, and while its unit is in which state; "" for any.
         self._failed = now, "", ""
         self._starts = self._hits = self._refused = 0
@@ -73,18 +72,18 @@ class Seat(Contender):
         if self.in_flight or self.held:
             self.used = max(self.used, now)
         self.barred = self._barred(unit, full, now)
-        over = self._refuses is not None and (now >= self._refuses or self.phase == Phase.SERVING)
+        over = self._refuses and (now >= self._refuses[0] or self.phase == "serving")
         if over and not self.barred:
             self._door.let_wait(True)
-            self._refuses, self._why = None, ""
+            self._refuses = None
         if self.held:
             self._wished = max(self._wished, now + WISH)
             self.waits = now if self.waits is None else self.waits
-        elif self.phase == Phase.SERVING or now > self._wished:
+        elif self.phase == "serving" or now > self._wished:
             self.waits = None
         if not self._door.is_closed:
             self.closed = None
-        elif self.phase == Phase.STOPPED and self.on_demand:
+        elif self.phase == "stopped" and self.on_demand:
             # What comes now waits for the next turn.
             self.open(None, now)
         elif self.closed is None:
@@ -93,35 +92,36 @@ class Seat(Contender):
         self.bound = laid_down(self._place, release).get("start_timeout", 3600) + MARGIN
         hold = self.declared["hold"]
         self.hold = recorded_hold(self._place, release) if hold is None else hold
-        if self.on_demand and self.held and self.phase == Phase.STOPPED and self._refuses is None:
+        if self.on_demand and self.held and self.phase == "stopped" and self._refuses is None:
             self._tell("other models of this Spark have their turn")
 
     @property
     def told(self) -> dict[str, Any]:
         """What is said of it beside its phase: DESIGN.md has the keys."""
         counts = {"starts": self._starts, "hits": self._hits, "refused": self._refused}
-        return {**counts, "seconds": round(self.usual) or UNSEEN, "why": self._why or self.barred}
+        why = (self._refuses and self._refuses[1]) or self.barred
+        return {**counts, "seconds": round(self.usual) or UNSEEN, "why": why}
 
     def _follow(self, unit: Unit, now: float) -> None:
         """Take note of the phase; between two of systemd's tries a start goes on."""
-        phase, starts_now = phase_of(unit), self.phase == Phase.STARTING
+        phase, starts_now = phase_of(unit), self.phase == "starting"
         # One that has served since the last look is over.
         served = int(unit.get("ActiveEnterTimestampMonotonic") or 0) / 1e6 > self.since
-        if starts_now and phase == Phase.STOPPING and not served:
-            phase = Phase.STARTING
+        if starts_now and phase == "stopping" and not served:
+            phase = "starting"
         if phase == self.phase:
             return
-        if starts_now and phase == Phase.SERVING:
+        if starts_now and phase == "serving":
             self._starts += 1
             self.usual = starts.usual(starts.alike(self._place, self._release)) or self.usual
             self._door.tell()
-        elif starts_now and phase == Phase.STOPPED and now >= self._failed[0]:
+        elif starts_now and phase == "stopped" and now >= self._failed[0]:
             # Who has stopped it by hand did not mean the requests that wait.
             state = unit.get("ActiveState", "")
             until = now + (PAUSE if state == "failed" else STOPPED)
             self._failed = until, unit.get("StatusText") or "it was stopped", state
         self.phase, self.since = phase, now
-        if phase == Phase.SERVING:
+        if phase == "serving":
             self.used = now + BACK if self._wished == inf else now
             self._wished = now
 
@@ -134,7 +134,7 @@ class Seat(Contender):
         # A run has systemd forget that it failed.
         if now < until and state in ("", unit.get("ActiveState", "")):
             return f"its start failed: {why}"
-        return full if self.phase == Phase.STOPPED else ""
+        return full if self.phase == "stopped" else ""
 
     def _tell(self, why: str) -> None:
         """Tell who waits the reason, and when to ask again."""
@@ -156,7 +156,7 @@ class Seat(Contender):
         self._door.tell(step.why, again)
         self._door.let_wait(False)
         self._refused += self.held if self._refuses is None else 0
-        self._refuses, self._why = now + max(HEARD, step.again - self.hold), step.why
+        self._refuses = now + max(HEARD, step.again - self.hold), step.why
         if step.again:
             self._wished = inf
         else:
@@ -164,8 +164,8 @@ class Seat(Contender):
 
     def stop(self, step: Step, now: float) -> None:
         """Give its place up; a start that is stopped has failed."""
-        if self.phase == Phase.STARTING:
-            self._failed, self.phase = (now + PAUSE, step.why, ""), Phase.STOPPING
+        if self.phase == "starting":
+            self._failed, self.phase = (now + PAUSE, step.why, ""), "stopping"
         units.systemctl("stop", "--no-block", f"vllm@{self._release}.service")
 
     def start(self, _: Step, now: float) -> None:
@@ -177,7 +177,7 @@ class Seat(Contender):
         unit = f"vllm@{self._release}.service"
         units.reset_failed(unit)
         units.systemctl("start", "--no-block", unit)
-        self.phase, self.since = Phase.STARTING, now
+        self.phase, self.since = "starting", now
 
 
 class Guest(Contender):
@@ -194,7 +194,7 @@ class Guest(Contender):
         super().__init__(name, **own, bound=inf, barred=full, used=inf, in_flight=1)
         self._room, self.phase = room, phase_in(room, unit)
         self.on_demand |= room.asks.exists() or room.go.exists()
-        self.waits = 0 if room.asks.exists() and self.phase == Phase.STOPPED else None
+        self.waits = 0 if room.asks.exists() and self.phase == "stopped" else None
         self.closed = now if room.back.exists() else None
 
     def start(self, _: Step, now: float) -> None:
@@ -217,9 +217,9 @@ class Guest(Contender):
 def phase_in(room: Room, unit: Unit) -> Phase:
     """Return the phase of an engine whose start waits for a place."""
     phase = phase_of(unit)
-    return phase if phase == Phase.SERVING or room.go.exists() else Phase.STOPPED
+    return phase if phase == "serving" or room.go.exists() else "stopped"
 
 
 def phase_of(unit: Unit) -> Phase:
-    found = _PHASES.get(unit.get("ActiveState", ""), Phase.STOPPED)
-    return Phase.STARTING if found == Phase.STOPPED and unit.get("Job") else found
+    found = _PHASES.get(unit.get("ActiveState", ""), "stopped")
+    return "starting" if found == "stopped" and unit.get("Job") else found
