@@ -19,21 +19,10 @@ from sparkwright.common.placed import SEAT_FOLDERS, SYSTEMD, TURNS, Place
 from sparkwright.common.render import unit_file
 from sparkwright.common.schema import NAME
 from sparkwright.door.door import SEAT_UNIT, door_unit
-from sparkwright.engine.operations import (
-    end,
-    idle,
-    serve_again,
-    serving,
-    switch_settings,
-)
+from sparkwright.engine.operations import end, idle, serve_again, serving, switch_settings
 from sparkwright.engine.state import EngineState, ask_release
 from sparkwright.engine.switch import MASK, MemoryState, unmasked
-from sparkwright.machine.host.operations.files import (
-    managed_files,
-    path_states,
-    placed,
-    unit_state,
-)
+from sparkwright.machine.host.operations.files import managed_files, path_states, placed, unit_state
 from sparkwright.machine.host.operations.services import guarded, service
 from sparkwright.plan.memory.turns import alone, room
 from sparkwright.plan.release.container import guard_files

@@ -3,8 +3,8 @@
 ROOT/manifests/turns.json is there where they do. Whoever needs a place writes RELEASE.asks, waits
 for RELEASE.go, and keeps the place until both are gone; files/host/engine/turns gives it.
 
-A group's head gets its place with its start. Its workers run always, and ask for RELEASE.worker
-once all have come; RELEASE.worker.back asks for it back, and so does RELEASE.back at the head.
+A group's head gets its place with its start. Its workers run always, and ask once all have come;
+RELEASE.back asks for a place back, there and at the head.
 """
 
 from __future__ import annotations
@@ -91,32 +91,28 @@ class Room:
 
 
 class GroupRoom:
-    """The places of a group's engines, as the supervisor of one of them knows them."""
+    """The place of a group's engine, as its supervisor knows it."""
 
     def __init__(self, root: Path, release: str, rank: int) -> None:
-        self._own = Room(root, release)
-        self._worker = Room(root, f"{release}.worker") if rank else None
+        self._room, self._is_worker = Room(root, release), bool(rank)
 
     @property
     def head_rests(self) -> bool:
         """Tell whether requests start this worker's head, so that it may wait for it for days."""
-        return bool(self._worker and self._worker.turns.exists())
+        return self._is_worker and self._room.turns.exists()
 
     async def take(self, links: Links | None) -> None:
         """Wait until all have a place: none fills its memory while another one has to wait.
 
         The head has its own by its start, and its loop bounds this.
         """
-        if not (links and self._own.turns.exists()):
+        if not (links and self._room.turns.exists()):
             return
-        if not self._worker:
+        if not self._is_worker:
             await links.all_say("place")
             links.say("places")
             return
-        if self._own.go.exists():
-            # A switch that starts it has asked for it.
-            self._worker.go.touch()
-        for _ in self._worker.asked():
+        for _ in self._room.asked():
             await asyncio.sleep(LOOK)
         links.say("place")
         await links.all_say("places")
@@ -124,14 +120,14 @@ class GroupRoom:
     async def pass_on(self, links: Links) -> NoReturn:
         """Tell the head's loop when a worker's Spark needs its place."""
         while True:
-            if self._worker and self._worker.back.exists():
+            if self._is_worker and self._room.back.exists():
                 links.say("back")
-            elif not self._worker and links.have_said("back"):
+            elif not self._is_worker and links.have_said("back"):
                 with suppress(OSError):
-                    self._own.back.touch()
+                    self._room.back.touch()
             await asyncio.sleep(LOOK)
 
     def give_up(self) -> None:
         """Leave the place of a worker to others; one that was killed has left it taken."""
-        if self._worker:
-            self._worker.give_up()
+        if self._is_worker:
+            self._room.give_up()

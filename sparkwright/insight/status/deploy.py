@@ -89,16 +89,7 @@ def _row(own: Target, reading: Reading | None = None, slow: bool = False) -> Spa
     lost = reading.unit.missing(own.ranks) if reading and reading.unit else []
     offer = own.offer(lost) if lost else ""
     return SparkRow(
-        own.spark,
-        own.replica,
-        name,
-        own.rank,
-        reading,
-        slow,
-        silent,
-        door,
-        own.on_demand,
-        offer,
+        own.spark, own.replica, name, own.rank, reading, slow, silent, door, own.on_demand, offer
     )
 
 

@@ -80,7 +80,7 @@ def test_where_models_take_turns_no_engine_starts_before_all_have_a_place(
     take_turns(three)
     head, first, last = three
     times = {"meeting.MISSING": patience(0.5)}
-    rooms = [spark.root / "run" / f"{RELEASE}.worker.asks" for spark in three]
+    rooms = [spark.root / "run" / f"{RELEASE}.asks" for spark in three]
     for spark in (first, last):
         spark.start(**times)
         spark.wait_status("its engine is not started")

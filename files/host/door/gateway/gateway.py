@@ -131,7 +131,7 @@ class GatewayProxy:
                 replica = choice(untried)
                 untried.remove(replica)
                 barred = replica.name in self.barred.get(request.headers.get(_CLIENT, ""), ())
-                last = not untried or (replica.rests and not barred)
+                last = not untried or (replica.state == "stopped" and not barred)
                 with replica.busy():
                     answer = await self._ask(replica, request, body, last, barred)
                 if answer is not None:

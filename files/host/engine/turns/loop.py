@@ -82,16 +82,13 @@ class Turns:
         for name, one in declared.items():
             new, release = switched.get(one["seat"], ""), current.get(name, "")
             unit = found.pop(f"vllm@{new or release}.service", {})
+            room = places.Room(self._root, new or release)
             if new:
-                # What has its place is about to start.
-                unit, kept = {**unit, "Job": "start"}, {**one, "pinned": True}
-                yield Guest(name, kept, places.Room(self._root, new), unit, "", now)
+                # What has its place is about to start, and keeps it.
+                kept, starts = {**one, "pinned": True}, {**unit, "Job": "start"}
+                yield Guest(name, kept, room, starts, "", now)
             elif one["rank"]:
-                guest = Guest(name, one, self._worker(release), unit, full, now)
-                if guest.phase == "stopped" and unit.get("NRestarts", "0") != "0":
-                    # The end of a turn is no failure: systemd is not to count it as one.
-                    units.reset_failed(f"vllm@{release}.service")
-                yield guest
+                yield Guest(name, one, room, unit, full, now)
             # Else a run has taken it away, and says so soon.
             elif (roots[name] / "door").is_dir():
                 seat = self._seats.get(name)
@@ -103,15 +100,12 @@ class Turns:
         for unit_name, each in found.items():
             release = units.release_of(unit_name)
             one = seats.get(seat_of_release(self._root, release), {})
-            rank = one.get("rank")
-            phase = phase_in(self._worker(release), each) if rank else phase_of(each)
+            room = places.Room(self._root, release)
+            phase = phase_in(room, each) if one.get("rank") else phase_of(each)
             if unit_name.startswith("vllm@") and phase != "stopped":
                 orders = state.load(self._root / f"manifests/switch@{release}.json") or {}
                 size = orders.get("engine") or one.get("size", 0)
                 yield Contender(release, size, one.get("spare", 0), on_demand=False)
-
-    def _worker(self, release: str) -> places.Room:
-        return places.Room(self._root, f"{release}.worker")
 
     def _report(self, replicas: Mapping[str, Contender]) -> None:
         """Say how things are, if they are new."""

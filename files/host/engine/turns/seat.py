@@ -196,6 +196,9 @@ class Guest(Contender):
         self.on_demand |= room.asks.exists() or room.go.exists()
         self.waits = 0 if room.asks.exists() and self.phase == "stopped" else None
         self.closed = now if room.back.exists() else None
+        if self.phase == "stopped" and unit.get("NRestarts", "0") != "0":
+            # The end of a turn is no failure: systemd is not to count it as one.
+            units.reset_failed(unit["Id"])
 
     def start(self, _: Step, now: float) -> None:
         """Give it the place for which it waits; it may have gone."""
