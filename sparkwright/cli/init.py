@@ -31,7 +31,10 @@ from sparkwright.plan.memory.known_checkpoints import nominal_load
 from sparkwright.run.inventory.data import key_problem
 
 # In the order in which they are recommended (docs/recipes.md): the first that fits is offered.
-FIRST = {1: ("qwen3.6-35b-nvidia",), 2: ("qwen3.5-122b-nvidia", "qwen3.6-35b-nvidia")}
+FIRST = {
+    **{1: ("qwen3.6-35b-nvidia",), 2: ("qwen3.5-122b-nvidia", "qwen3.6-35b-nvidia")},
+    **dict.fromkeys(COUNTS[2:], ("qwen3.5-397b-int4",)),
+}
 # Recipes that are shown to choose from.
 _SHOWN = 4
 
@@ -80,20 +83,22 @@ def init(
     for text in addresses:
         sparks.append(_another(text, key, sparks))
     sparks = sparks or _asked(key, asks)
-    number, together = len(sparks), COUNTS[1:]
+    number, groups = len(sparks), COUNTS[1:]
     if pair is None and number == 2 and not asks:
         raise PlanError("found two Sparks; expected --pair (one model together) or --no-pair")
-    if pair is None and asks and number in together:
+    if pair is None and asks and number in groups:
         question = f"Do the {number} serve one model together, joined by 200G cables?"
         pair = click.confirm(question, default=True)
-    if pair and number not in together:
+    if pair and number not in groups:
         raise PlanError(f"--pair: found {number} Sparks; expected 2, 3, 4 or 8")
     if recipe and recipe not in recipe_names():
         raise PlanError(f"--recipe: found {recipe}; {nearest(recipe, recipe_names())}")
     surveys = [] if no_connect else [_tried(spark, asks) for spark in sparks]
     if surveys:
         sparks = [*map(_of_its_class, sparks, surveys)]
-    chosen = recipe or _chosen(sparks, surveys, number if pair else 1, asks)
+    together = number if pair else 1
+    chosen = recipe or _chosen(sparks, surveys, together, asks)
+    load_recipe(chosen).checked_sparks(together, "--spark")
     write_site(folder, site_files(own.name, inventory_text(sparks, chosen, bool(pair))))
     _start_git(folder)
     _report(folder, chosen)
@@ -175,7 +180,7 @@ def _of_its_class(spark: Spark, survey: Survey) -> Spark:
 
 def _chosen(sparks: Sequence[Spark], surveys: Sequence[Survey], together: int, asks: bool) -> str:
     """Return the recipe that the owner chooses among those that fit, or the first of them."""
-    first, classes = FIRST[min(together, 2)][0], {spark.hardware for spark in sparks}
+    first, classes = FIRST[together][0], {spark.hardware for spark in sparks}
     if not surveys or len(classes) > 1:
         return first
     groups = [surveys] if together > 1 else [[survey] for survey in surveys]
@@ -198,7 +203,7 @@ def _chosen(sparks: Sequence[Spark], surveys: Sequence[Survey], together: int, a
 
 def offers(hardware: Hardware, surveys: Sequence[Survey]) -> dict[str, int]:
     """Return the recipes that fit, the recommended ones first, and the bytes to download."""
-    names = dict.fromkeys([*FIRST[min(len(surveys), 2)], *recipe_names()])
+    names = dict.fromkeys([*FIRST[len(surveys)], *recipe_names()])
     found = {name: _download(load_recipe(name), hardware, surveys) for name in names}
     return {name: size for name, size in found.items() if size}
 

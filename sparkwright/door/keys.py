@@ -60,6 +60,7 @@ def _source(fleet: Fleet) -> str:
 def _all_keys(fleet: Fleet) -> list[Key]:
     """Return the keys that a fleet's file or command gives; some may be over."""
     path, source = keys_path(fleet.source), _source(fleet)
+    replicas = {*fleet.replicas, *fleet.whole}
     if fleet.keys_command:
         if path.exists():
             raise PlanError(
@@ -68,8 +69,8 @@ def _all_keys(fleet: Fleet) -> list[Key]:
                 "or remove keys_command"
             )
         text = keys_said(fleet)
-        return parse_keys(text, f"{source}: its output", fleet.replicas)
-    if (keys := read_file(path, fleet.replicas)) is None:
+        return parse_keys(text, f"{source}: its output", replicas)
+    if (keys := read_file(path, replicas)) is None:
         raise PlanError(
             f"{path}: found no such file; expected the API keys: get it from whoever deployed "
             f"first. Before the first deploy there is none: {next_line('apply')} makes it, and "

@@ -26,6 +26,7 @@ class Door(ThreadingHTTPServer):
     "silent" ends a stream before its first token; "late" waits for `go` after its second word;
     "cut" ends there once the client has made the file `heard`; "flood" streams without end or
     lines, until somebody hangs up: `broken`. Unless `seen`, it answers looks as if it served.
+    `looked` is set when a look has come, which is answered once `ready` is.
     """
 
     # As many connections at once as a real door takes: the default is 5.
@@ -46,6 +47,8 @@ class Door(ThreadingHTTPServer):
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.headers: list[dict[str, str]] = []
         self.go, self.broken = threading.Event(), threading.Event()
+        self.looked, self.ready = threading.Event(), threading.Event()
+        self.ready.set()
         self.heard = Path("/nowhere")
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.server_port}"
 
@@ -55,6 +58,8 @@ class Replica(QuietHandler):
     server: Door
 
     def do_GET(self) -> None:
+        self.server.looked.set()
+        self.server.ready.wait(patience())
         if self.server.state == "endless":
             self._go_on()
         elif self._allowed(self.server.state if self.server.seen else "serves"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from host.common import probe
+from host.common.log import show
 from host.common.seat import SOCKETS, engine_address
 from host.engine.peer_link import Link
 from host.insight.benchmark import bench_engine
@@ -50,6 +52,16 @@ def test_whatever_a_peer_says_its_end_is_told(line: bytes, why: str) -> None:
     assert why in reason
     assert len(reason) <= 300
     assert "\n" not in reason
+
+
+def test_what_a_peer_says_is_shown_as_plain_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        show("spark-b: \ud800 \x1b[2J\nSTATUS=owned é")
+        assert systemd.recv(100).decode() == "STATUS=spark-b: ? ?[2J STATUS=owned é"
 
 
 def test_an_answer_of_an_engine_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

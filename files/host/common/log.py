@@ -23,7 +23,8 @@ def notify(*assignments: str) -> None:
 def show(text: str) -> None:
     """Make `text` what `systemctl status` says; a line of the log, too, if it is new."""
     global _shown
-    text = " ".join(text.split())
+    # It may have another Spark's words in it.
+    text = "".join(each if each.isprintable() else "?" for each in " ".join(text.split()))
     if text != _shown:
         _shown = text
         notify(f"STATUS={text}")

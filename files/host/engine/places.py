@@ -1,4 +1,4 @@
-"""A place in a Spark's memory, for who is to start an engine where models take turns.
+"""A place in a Spark's memory, for whoever is to start an engine where models take turns.
 
 ROOT/manifests/turns.json is there where they do. Whoever needs a place writes RELEASE.asks, waits
 for RELEASE.go, and keeps the place until both are gone; files/host/engine/turns gives it.

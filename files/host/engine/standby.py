@@ -44,8 +44,11 @@ class Standby:
     def fits(self) -> bool:
         """Tell whether there is to be one, and memory for it, and no other release has one."""
         for sign in self._files.parent.glob(f"{VALUE}@*/alive"):
-            if sign.parent != self._files and time.time() - sign.stat().st_mtime < FORGOTTEN:
-                return False
+            # A switch may be removing it, and the clock may have been wrong.
+            with suppress(FileNotFoundError):
+                age = abs(time.time() - sign.stat().st_mtime)
+                if sign.parent != self._files and age < FORGOTTEN:
+                    return False
         lines = Path("/proc/meminfo").read_text("utf-8").splitlines()
         (available,) = (int(each.split()[1]) for each in lines if each.startswith("MemAvailable"))
         return 0 < self._room <= available * 1024

@@ -188,6 +188,9 @@ def _shared_problems(fleet: Fleet, spark: str) -> Iterator[str]:
                 )
             elif len(groups) > 1 and own.sparks != other.sparks:
                 yield f"{uses} {shown(other.sparks)}, as groups that share a Spark have one head"
+            elif len(groups) > 1 and (kept := [x for x in groups if fleet.replicas[x].pinned]):
+                found = f"replicas.{kept[0]}.pinned: found true; expected false, as"
+                yield f"{found} the groups {' and '.join(groups)} take turns at one fabric"
             elif groups == [name]:
                 yield f"{where}: found it after replica {first} on {spark}; expected a group first"
             elif own.recipe == other.recipe:
@@ -196,7 +199,7 @@ def _shared_problems(fleet: Fleet, spark: str) -> Iterator[str]:
                     "expected another recipe, or another Spark"
                 )
             elif own.port == other.port:
-                free = next(port for port in range(own.port + 1, 1 << 16) if port not in ports)
+                free = next(port for port in range(8000, 1 << 16) if port not in ports)
                 yield (
                     f"{where}.port: found {own.port}, the port of replica {first} on {spark}; "
                     f"expected another, such as port: {free}"

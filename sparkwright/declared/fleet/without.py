@@ -17,7 +17,7 @@ def remaining(sparks: Sequence[str], lost: Collection[str], counts: Sequence[int
 
 
 def without(fleet: Fleet, lost: Collection[str], counts: Mapping[str, Sequence[int]]) -> Fleet:
-    """Return a fleet without some Sparks; others of their groups may be left idle.
+    """Return a fleet without some Sparks, nor what they alone serve; others may be left idle.
 
     Args:
         counts: the numbers of Sparks that each recipe is made for.
@@ -32,13 +32,17 @@ def without(fleet: Fleet, lost: Collection[str], counts: Mapping[str, Sequence[i
         raise PlanError(f"--data without: found {spark}; expected a Spark {why}")
     replicas = {}
     for name, each in fleet.replicas.items():
-        made_for = counts[each.recipe]
+        # Groups on the same Sparks stay so: a seat has the same name on all of its Sparks.
+        alike = (one for one in fleet.replicas.values() if one.sparks == each.sparks)
+        made_for = sorted(set.intersection(*({*counts[one.recipe]} for one in alike)))
         left = remaining(each.sparks, lost, made_for)
+        if not left and len(each.sparks) == 1:
+            continue
         if not left:
             few = len({*each.sparks} - {*lost})
             raise PlanError(
                 f"--data without: found {few} of the {len(each.sparks)} Sparks of {name} left; "
-                f"expected {' or '.join(map(str, made_for))}, as its recipe says: "
+                f"expected {' or '.join(map(str, counts[each.recipe]))}, as its recipe says: "
                 f"--exclude {name}, or name another recipe in the inventory"
             )
         replicas[name] = each.model_copy(update={"sparks": left})

@@ -241,11 +241,11 @@ class Recipe(EngineSettings):
         """
         return max(0, self.options.shutdown_timeout - BREAK_OFF)
 
-    def checked_sparks(self, count: int | None) -> int:
-        """Return a number of Sparks that the recipe is for; of None, the least."""
+    def checked_sparks(self, count: int | None, option: str = "--sparks") -> int:
+        """Return a number of Sparks, by an option, that the recipe is for; of None, the least."""
         if count is not None and count not in self.sparks:
             supported = " or ".join(map(str, self.sparks))
-            raise PlanError(f"--sparks: found {count}; expected {supported} ({self.name})")
+            raise PlanError(f"{option}: found {count}; expected {supported} ({self.name})")
         return min(self.sparks) if count is None else count
 
     def tensor_parallel(self, sparks: int) -> int:

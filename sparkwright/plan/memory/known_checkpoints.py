@@ -21,9 +21,8 @@ from sparkwright.common.paths import FILES, inventory_file
 from sparkwright.common.schema import Model, Text, nearest, parse
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import Recipe
-from sparkwright.plan.memory.check import judge
+from sparkwright.plan.memory.check import memory_findings
 from sparkwright.plan.memory.plan import Load, MemoryPlan, Weights, load_of, plan_memory
-from sparkwright.plan.memory.split import split_findings
 from sparkwright.plan.release.lock import lock_path, read_lock
 from sparkwright.plan.release.model_config import Shape, shape_of
 
@@ -88,13 +87,12 @@ def show(
         raise PlanError(f"--hardware: found {named}; {nearest(named, planned)}")
     count = recipe.checked_sparks(sparks)
     load = _load(recipe.for_sparks(count), locked, count)
-    plan = plan_memory(load, planned[named])
-    if plan is None:
-        raise PlanError(f"{recipe.name}: found {load.copies} copies; expected data-parallel-size 1")
-    where, findings = named, [*split_findings(load), *judge(plan)]
-    if plan.unified:
+    plan, findings = plan_memory(load, planned[named]), memory_findings(load, planned[named], 0, 0)
+    where = named
+    if planned[named].unified:
         where = f"{'one Spark' if count == 1 else f'each of {count} Sparks'}, {named}"
-    lines = [f"# {recipe.name} on {where}", *_report(plan), *map(str, findings)]
+    said = [*(_report(plan) if plan else ()), *map(str, findings)]
+    lines = [f"# {recipe.name} on {where}", *said]
     return "\n".join(lines), not any(finding.error for finding in findings)
 
 

@@ -6,6 +6,7 @@ Sizes and what `fit` says are those of files/host/engine/turns, which gets them 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, combinations
+from math import ceil
 
 from sparkwright.common.errors import Finding, error
 from sparkwright.common.hardware import GIB, Hardware
@@ -55,8 +56,9 @@ def tenant(name: str, load: Load, hardware: Hardware, *, stays: bool) -> Tenant:
 
 
 def room(hardware: Hardware, memory: int, kept: int) -> int:
-    """Return the bytes that engines and host have, of so much memory less what the kernel keeps."""
-    return memory - kept if hardware.unified else int(hardware.total_gib * GIB)
+    """Return the bytes that engines and host have, of so much memory less what the kernel keeps, in
+    whole GiB: from run to run it is some pages more or less."""
+    return memory - ceil(kept / GIB) * GIB if hardware.unified else int(hardware.total_gib * GIB)
 
 
 def alone(tenants: Sequence[Tenant], total: int) -> list[Tenant]:

@@ -115,7 +115,7 @@ def _unused(files: GroupData, fleet: Fleet, inventory: Path) -> Iterator[str]:
     text = "\n".join(path.read_text("utf-8", "replace") for path in others)
     elsewhere = {*re.findall(r"[\w.-]+", text), *(path.stem for path in beside), "lab"}
     local = {name for name, spark in fleet.sparks.items() if spark.local}
-    own = {"all", "gateway", "sparks", "inventory", *fleet.replicas, *local}
+    own = {"all", "gateway", "sparks", "inventory", *fleet.replicas, *fleet.whole, *local}
     for name in sorted({*files} - own - elsewhere):
         yield f"{file_of(name)}: found a file for no replica; {nearest(name, own)}"
 

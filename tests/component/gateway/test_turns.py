@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.clock import patience
 from tests.component.door.running import haproxy
 from tests.component.servers import until
 from tests.makers.gateway import KEYS
@@ -41,6 +42,15 @@ def test_every_name_is_listed_with_its_state(url: str, sleeper: Door) -> None:
     assert sleeper.headers == []
     sleeper.state = "serves"
     until(lambda: states(url)["sleepy"] == "serving")
+
+
+def test_a_look_under_way_changes_no_state(url: str, sleeper: Door) -> None:
+    until(lambda: states(url)["sleepy"] == "stopped")
+    sleeper.ready.clear()
+    sleeper.looked.clear()
+    assert sleeper.looked.wait(patience())
+    assert states(url)["sleepy"] == "stopped"
+    sleeper.ready.set()
 
 
 def test_a_request_wakes_what_rests_rather_than_what_is_lost(

@@ -151,6 +151,7 @@ class Spark:
     Attributes:
         log: what systemd was told, with the moment.
         exceeded, cut: moments in which the memory was, and answers that a stop has cut.
+        is_silent: systemd tells nothing of its units, as while it exchanges itself for a newer one.
     """
 
     def __init__(self, root: Path, models: Mapping[str, Model], total: int, start: float) -> None:
@@ -160,6 +161,7 @@ class Spark:
         self.log: list[tuple[float, str]] = []
         self.exceeded: list[str] = []
         self.cut = 0
+        self.is_silent = False
         self._lock, self._over = threading.RLock(), threading.Event()
         self._loop: subprocess.Popen[bytes] | None = None
         self._address = root.parent / "systemd"
@@ -261,7 +263,8 @@ class Spark:
         units = {each: self.units[name] for each, name in names.items() if name in self.units}
         with self._lock:
             if verb == "show":
-                return "\n".join(unit.shown(each) for each, unit in units.items())
+                told = "\n".join(unit.shown(each) for each, unit in units.items())
+                return "" if self.is_silent else told
             for each, unit in units.items():
                 self.log.append((time.monotonic(), f"{verb} {names[each]}"))
                 if verb == "start" and unit.state in ("inactive", "failed"):

@@ -95,6 +95,19 @@ def test_who_looks_anew_goes_on_from_what_is(spark: Spark) -> None:
     assert spark.acts == ["start a", "stop a", "start b"]
 
 
+def test_nobody_counts_as_stopped_while_systemd_is_silent(spark: Spark) -> None:
+    clients = Clients(spark)
+    assert spark.ask("a").status == 200
+    spark.is_silent = True
+    clients.ask(("b", 0, 0))
+    until(lambda: "systemd does not tell how vllm@a-1.service" in spark.said())
+    waiting(spark.doors["b"], 1)
+    spark.is_silent = False
+    assert [each.status for each in clients.end()] == [200]
+    assert spark.acts == ["start a", "stop a", "start b"]
+    assert spark.exceeded == []
+
+
 def test_who_cannot_be_served_in_time_hears_so_and_finds_his_model_later() -> None:
     """A start takes 4 s, by what was seen of it, and the door holds requests for 3 s."""
     models = {"a": Model(6, hold=3), "b": Model(6, hold=3)}

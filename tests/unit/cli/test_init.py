@@ -118,6 +118,18 @@ def test_nothing_is_written_for_what_cannot_be_used(folder: Path, seen: Looks) -
     assert run("--spark", "me@10.0.0.5", "--no-connect").exit_code == 0
 
 
+SPARKS = [word for number in range(8) for word in ("--spark", f"me@10.0.0.{number + 1}")]
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_a_group_serves_what_is_for_as_many(folder: Path, seen: Looks, count: int) -> None:
+    result = run(*SPARKS[: 2 * count], "--pair", "--no-connect")
+    assert result.exit_code == 0, result.output
+    (group,) = fleet(folder).replicas.values()
+    assert len(group.sparks) == count
+    assert count in load_recipe(group.recipe).sparks
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -128,6 +140,14 @@ def test_nothing_is_written_for_what_cannot_be_used(folder: Path, seen: Looks) -
         (["--spark", "ssh://a"], "expected the address of a Spark"),
         (["--spark", "a@c", "--spark", "b@c:22"], "--spark: found c twice; expected each Spark"),
         ([], "found no --spark; expected one for each"),
+        (
+            ["--spark", "a", "--recipe", "qwen3.8-flash-next"],
+            "--spark: found 1; expected 4 (qwen",
+        ),
+        (
+            [*SPARKS[:16], "--pair", "--no-connect"],
+            "--spark: found 8; expected 3 or 4 (q",
+        ),
     ],
 )
 def test_what_is_refused(folder: Path, seen: Looks, words: list[str], sentence: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from host.engine.switch import units
 from host.engine.switch.candidate import DISK, Refusal, check
 from host.engine.switch.state import find_previous, fits_beside
 
@@ -87,3 +88,13 @@ def test_every_disk_that_an_engine_writes_to_has_room(
     )
     with pytest.raises(Refusal, match=f"1.0 GB are free at {tmp_path / full}; expected 1"):
         check(root, "tiny-1")
+
+
+def test_a_line_of_the_history_that_was_cut_off_misleads_nobody(tmp_path: Path) -> None:
+    """Of a model on demand its last line says what should serve."""
+    for folder in ("manifests", "state"):
+        (tmp_path / folder).mkdir()
+    own = {"seat": "", "on_demand": True, "rank": 0}
+    (tmp_path / "manifests/turns.json").write_text(json.dumps({"replicas": {"x": own}}))
+    (tmp_path / "state/history").write_bytes(b"1 old-1\n2\n3 tiny-1\n4 ti\xff ny\n")
+    assert units.enabled(tmp_path) == ["tiny-1"]

@@ -134,7 +134,9 @@ def _write_history(root: Path, release: str, previous: str | None) -> None:
 
 def _history(root: Path) -> list[str]:
     path = root / "state" / "history"
-    return path.read_text("utf-8").split()[1::2] if path.exists() else []
+    lines = path.read_text("utf-8", "replace").splitlines() if path.exists() else []
+    # A loss of power may have left half of one.
+    return [words[1] for words in map(str.split, lines) if len(words) == 2]
 
 
 def _link(release: str | None) -> Path:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from host.common.atomic import replace
 from host.common.command_line import words
@@ -22,14 +22,14 @@ from host.engine import places
 from host.engine.switch import state, units
 from host.engine.switch.candidate import lack_of_room
 from host.engine.turns.decision import Contender, Step, next_steps
-from host.engine.turns.seat import UNSEEN, Guest, Seat, Unit, phase_in, phase_of
+from host.engine.turns.seat import UNSEEN, Declared, Guest, Seat, Unit, phase_in, phase_of
 
 LOOK = 0.5
 _PROPERTIES = (
     *("Id", "ActiveState", "Job", "LoadState", "StatusText"),
     *("ActiveEnterTimestampMonotonic", "NRestarts"),
 )
-_AT_WORK = ("active", "activating", "deactivating")
+_NO_SEAT = {"rank": 0, "size": 0, "spare": 0}
 # What is said of a replica that has no door here.
 _UNSEEN = {"starts": 0, "hits": 0, "refused": 0, "seconds": UNSEEN, "why": ""}
 
@@ -61,9 +61,7 @@ class Turns:
                 log(f"{step.name}: {step.do} failed, and is tried again: {error}")
         self._report({name: each for name, each in found.items() if name in replicas})
 
-    def _contenders(
-        self, declared: Mapping[str, Mapping[str, Any]], now: float
-    ) -> Iterator[Contender]:
+    def _contenders(self, declared: Mapping[str, Declared], now: float) -> Iterator[Contender]:
         """Yield the replicas, and the engines that run and are no replica's of now."""
         roots = {
             name: self._root / SEATS / one["seat"] if one["seat"] else self._root
@@ -75,20 +73,25 @@ class Turns:
         switches = (
             units.release_of(name)
             for name, unit in found.items()
-            if name.startswith("switch@") and unit.get("ActiveState") in _AT_WORK
+            if name.startswith("switch@") and phase_of(unit) != "stopped"
         )
         switched = {seat_of_release(self._root, release): release for release in switches}
         full = lack_of_room(self._root)
-        for name, one in declared.items():
-            new, release = switched.get(one["seat"], ""), current.get(name, "")
-            unit = found.pop(f"vllm@{new or release}.service", {})
+        for name, each in declared.items():
+            new, release = switched.get(each["seat"], ""), current.get(name, "")
             room = places.Room(self._root, new or release)
+            unit = found.pop(f"vllm@{new or release}.service", {})
+            one = self._sized(each, new or release)
             if new:
-                # What has its place is about to start, and keeps it.
-                kept, starts = {**one, "pinned": True}, {**unit, "Job": "start"}
-                yield Guest(name, kept, room, starts, "", now)
+                # What has its place is about to start, and keeps it until the switch has ended.
+                given = room.go.exists() or phase_of(unit) == "serving"
+                yield Guest(name, one, room, "starting" if given else "stopped", "", now)
             elif one["rank"]:
-                yield Guest(name, one, room, unit, full, now)
+                phase = phase_in(room, unit)
+                if phase == "stopped" and unit.get("NRestarts", "0") != "0":
+                    # The end of a turn is no failure: systemd is not to count it as one.
+                    units.reset_failed(unit["Id"])
+                yield Guest(name, one, room, phase, full, now)
             # Else a run has taken it away, and says so soon.
             elif (roots[name] / "door").is_dir():
                 seat = self._seats.get(name)
@@ -97,15 +100,21 @@ class Turns:
                 seat.look(release, unit, full, now)
                 yield seat
         seats = {one["seat"]: one for one in declared.values()}
-        for unit_name, each in found.items():
-            release = units.release_of(unit_name)
-            one = seats.get(seat_of_release(self._root, release), {})
+        for name, unit in found.items():
+            release = units.release_of(name)
+            where = seat_of_release(self._root, release)
+            one = self._sized(seats.get(where, _NO_SEAT), release)
             room = places.Room(self._root, release)
-            phase = phase_in(room, each) if one.get("rank") else phase_of(each)
-            if unit_name.startswith("vllm@") and phase != "stopped":
-                orders = state.load(self._root / f"manifests/switch@{release}.json") or {}
-                size = orders.get("engine") or one.get("size", 0)
-                yield Contender(release, size, one.get("spare", 0), on_demand=False)
+            phase = phase_in(room, unit) if one["rank"] else phase_of(unit)
+            if name.startswith("vllm@") and phase != "stopped":
+                # A switch ends it soon: who waits for its place is not refused.
+                soon = where in switched
+                yield Contender(release, one["size"], one["spare"], soon, phase="stopping")
+
+    def _sized(self, declared: Declared, release: str) -> Declared:
+        """Return a replica with the size of a release: one of before may have been larger."""
+        orders = state.load(self._root / f"manifests/switch@{release}.json") or {}
+        return {**declared, "size": max(declared["size"], orders.get("engine") or 0)}
 
     def _report(self, replicas: Mapping[str, Contender]) -> None:
         """Say how things are, if they are new."""
@@ -132,8 +141,8 @@ def _units(named: Iterable[str]) -> dict[str, Unit]:
     blocks = units.systemctl("show", *asked).split("\n\n")
     shown = (dict(line.split("=", 1) for line in block.splitlines()) for block in blocks)
     found: dict[str, Unit] = {each["Id"]: each for each in shown if each.get("Id")}
-    if not found.keys() >= {*own}:
-        raise OSError("systemd does not answer")
+    if unknown := {*own} - {*found}:
+        raise OSError(f"systemd does not tell how {' and '.join(sorted(unknown))} is")
     return found
 
 

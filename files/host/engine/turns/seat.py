@@ -34,8 +34,9 @@ _PHASES: dict[str, Phase] = {
 }
 _DECLARED = ("size", "spare", "turn", "idle", "grouped", "on_demand", "pinned")
 
-# What systemd says of a unit.
+# What systemd says of a unit, and a run of a replica.
 Unit = Mapping[str, str]
+Declared = Mapping[str, Any]
 
 
 class Seat(Contender):
@@ -45,7 +46,7 @@ class Seat(Contender):
         place: its folder.
     """
 
-    def __init__(self, place: Path, name: str, declared: Mapping[str, Any], now: float) -> None:
+    def __init__(self, place: Path, name: str, declared: Declared, now: float) -> None:
         super().__init__(name, since=now, used=now, **{key: declared[key] for key in _DECLARED})
         self.declared = declared
         self._place, self._door, self._release = place, Door(place), ""
@@ -188,17 +189,20 @@ class Guest(Contender):
     """
 
     def __init__(
-        self, name: str, declared: Mapping[str, Any], room: Room, unit: Unit, full: str, now: float
+        self,
+        name: str,
+        declared: Declared,
+        room: Room,
+        phase: Phase,
+        full: str,
+        now: float,
     ) -> None:
         own = {key: declared[key] for key in _DECLARED}
-        super().__init__(name, **own, bound=inf, barred=full, used=inf, in_flight=1)
-        self._room, self.phase = room, phase_in(room, unit)
+        super().__init__(name, **own, bound=inf, phase=phase, barred=full, used=inf, in_flight=1)
+        self._room = room
         self.on_demand |= room.asks.exists() or room.go.exists()
-        self.waits = 0 if room.asks.exists() and self.phase == "stopped" else None
+        self.waits = 0 if room.asks.exists() and phase == "stopped" else None
         self.closed = now if room.back.exists() else None
-        if self.phase == "stopped" and unit.get("NRestarts", "0") != "0":
-            # The end of a turn is no failure: systemd is not to count it as one.
-            units.reset_failed(unit["Id"])
 
     def start(self, _: Step, now: float) -> None:
         """Give it the place for which it waits; it may have gone."""

@@ -168,6 +168,18 @@ def test_a_spark_that_cannot_be(tmp_path: Path, text: str, expected: str) -> Non
             "replicas.z.port: found 8001, the port of replica y on a; expected another, such as "
             "port: 8002",
         ),
+        (
+            "x: {recipe: chatty, sparks: [a, b], on_demand: true}\n"
+            "  y: {recipe: big, sparks: [a, b], port: 8001, on_demand: true, pinned: true}",
+            "replicas.y.pinned: found true; expected false, as the groups x and y take turns at "
+            "one fabric",
+        ),
+        (
+            "x: {recipe: chatty, sparks: [a], port: 65535}\n"
+            "  y: {recipe: big, sparks: [a], port: 65535}",
+            "replicas.y.port: found 65535, the port of replica x on a; expected another, such as "
+            "port: 8000",
+        ),
     ],
 )
 def test_a_replica_that_cannot_be(tmp_path: Path, replicas: str, expected: str) -> None:

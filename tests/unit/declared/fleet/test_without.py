@@ -12,8 +12,8 @@ from tests.makers.gateway import fleet_of
 
 @pytest.fixture(autouse=True)
 def recipes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have two recipes."""
-    monkeypatch.setattr(file, "recipe_names", lambda: ["chatty", "big"])
+    """Have three recipes."""
+    monkeypatch.setattr(file, "recipe_names", lambda: ["chatty", "big", "lab-tiny"])
 
 
 FOUR = """\
@@ -40,6 +40,20 @@ def test_a_group_without_some_is_the_largest_that_its_recipe_allows(
     assert fleet.served(left[0], "four")["whole"] == [*"abcd"]
     # The others are idle, and are still there to be told so.
     assert len(fleet.sparks) == 5 - len(lost)
+
+
+def test_who_takes_turns_with_a_group(tmp_path: Path) -> None:
+    """A model of the lost Spark alone is gone with it; two groups have the same Sparks still."""
+    text = FOUR.replace("[a, b, c, d]", "[a, b, c, d], on_demand: true")
+    text += "  more: {recipe: lab-tiny, sparks: [a, b, c, d], port: 8001, on_demand: true}\n"
+    text += "  own: {recipe: chatty, sparks: [d], port: 8002}\n"
+    counts = {"big": [2, 3, 4], "lab-tiny": [2, 4], "chatty": [1, 2]}
+    fleet = without(fleet_of(tmp_path, text), ["d"], counts)
+    assert {name: each.sparks for name, each in fleet.replicas.items()} == {
+        **{"four": ["a", "b"], "more": ["a", "b"], "one": ["e"]}
+    }
+    # Keys and group data may name it all the same.
+    assert "own" in fleet.whole
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from sparkwright.common.errors import Finding
 from sparkwright.common.hardware import GIB, HARDWARE
 from sparkwright.declared.recipe.loader import load_recipe, recipe_names
 from sparkwright.declared.recipe.recipe import Recipe
+from sparkwright.plan.memory import known_checkpoints
 from sparkwright.plan.memory.check import judge
 from sparkwright.plan.memory.known_checkpoints import nominal_load
 from sparkwright.plan.memory.plan import Load, MemoryPlan, Weights, plan_memory
@@ -243,3 +244,24 @@ def test_a_stage_has_a_part_of_the_layers_and_a_tensor_a_part_of_each() -> None:
     assert stages.head_room < whole.total - stages.engine
     layers = [plan.cache.pool / plan.cache.page for plan in (whole, stages)]
     assert layers[1] < layers[0]
+
+
+@pytest.mark.parametrize(
+    ("copies", "said", "fits"),
+    [
+        (4, "warning: memory use is unknown: 4 copies have no plan", True),
+        (3, "error: 512 numbers inside an expert of nvidia/Qwen3.6-35B-A3B-NVFP4 do not", False),
+    ],
+)
+def test_copies_are_checked_without_a_plan(
+    monkeypatch: pytest.MonkeyPatch, copies: int, said: str, fits: bool
+) -> None:
+    recipe = load_recipe("qwen3.6-35b-nvidia").for_sparks(1)
+    changes = {"sparks": [copies], "args": recipe.args | {"data-parallel-size": copies}}
+    monkeypatch.setattr(
+        known_checkpoints, "load_recipe", lambda _: recipe.model_copy(update=changes)
+    )
+    head, line = known_checkpoints.show("x")[0].splitlines()
+    assert head == f"# {recipe.name} on each of {copies} Sparks, gb10"
+    assert line.startswith(said)
+    assert known_checkpoints.show("x")[1] is fits

@@ -76,6 +76,12 @@ def test_alone_it_needs_what_its_memory_plan_says(recipe: str) -> None:
     assert fit([own], room(GB10, MEMORY, 0)) is (needed <= MEMORY)
 
 
+def test_what_a_kernel_keeps_moves_no_plan_from_run_to_run():
+    looks = [room(GB10, MEMORY, int(9.3 * GIB) + pages * 4096) for pages in range(0, 9000, 1000)]
+    assert {*looks} == {MEMORY - 10 * GIB}
+    assert room(GB10, MEMORY, 0) == MEMORY
+
+
 def test_what_nobody_can_plan_may_run_alone():
     """Its share may be more than the host leaves; beside another one it does not fit."""
     load = nominal_load(load_recipe("qwen3.6-35b-nvidia").for_sparks(1), 1)

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -67,6 +68,23 @@ def test_the_names_are_the_same_on_both_sides(plugin: ModuleType) -> None:
     assert values.STANDBY in values.OWN_ENVIRONMENT
     entries = (PLUGIN / "sparkwright_wait-1.dist-info/entry_points.txt").read_text()
     assert "\nsparkwright_standby = sparkwright_standby:register\n" in entries
+
+
+def test_there_is_one_at_a_time(tmp_path: Path) -> None:
+    own = supervisor.Standby(tmp_path, "new", {"standby": 1})
+    sign = tmp_path / "state/standby@old/alive"
+    sign.parent.mkdir(parents=True)
+    assert own.fits
+    sign.touch()
+    assert not own.fits
+    # Nobody has given a sign for long, the clock was wrong, or a switch has just removed it.
+    for seconds in (-1, 1):
+        at = time.time() + seconds * supervisor.FORGOTTEN * 2
+        os.utime(sign, (at, at))
+        assert own.fits
+    sign.unlink()
+    sign.symlink_to("gone")
+    assert own.fits
 
 
 def test_it_waits_before_the_gpu_is_used_and_goes_on_at_the_word(
