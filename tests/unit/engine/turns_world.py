@@ -57,8 +57,7 @@ class World:
                 request.refused = "held for too long"
         self.open = [each for each in self.open if each.ended is None and not each.refused]
         for name, each in self.replicas.items():
-            lasts = {"starting": self.start, "stopping": self.stop}.get(each.phase)
-            if lasts is not None and self.now >= each.since + lasts:
+            if self.has_ended(each):
                 starts = each.phase == "starting"
                 new = "serving" if starts else "stopped"
                 closed = each.closed if starts else None
@@ -69,12 +68,21 @@ class World:
             self._set(name, in_flight=len(flying), waits=waits)
             if flying:
                 self._set(name, used=self.now)
-        for step in [*next_steps(self.replicas.values(), self.total, self.now, self.drain)]:
+        found = self.contenders()
+        for step in [*next_steps(found, self.total, self.now, self.drain)]:
             self.steps.append((self.now, step))
-            self._take(step)
-        assert fit([each for each in self.replicas.values() if each.takes], self.total)
-        starting = [each for each in self.replicas.values() if each.phase == "starting"]
-        assert len(starting) <= 1
+            self.take(step)
+        found = self.contenders()
+        assert fit([each for each in found if each.takes], self.total)
+        assert sum(each.phase == "starting" for each in found) <= 1
+
+    def contenders(self) -> list[Contender]:
+        return [*self.replicas.values()]
+
+    def has_ended(self, each: Contender) -> bool:
+        """Tell whether the start or the stop of an engine is over."""
+        lasts = {"starting": self.start, "stopping": self.stop}.get(each.phase)
+        return lasts is not None and self.now >= each.since + lasts
 
     def _lets_in(self, name: str) -> bool:
         each = self.replicas[name]
@@ -83,7 +91,7 @@ class World:
     def _set(self, name: str, **values) -> None:
         self.replicas[name] = replace(self.replicas[name], **values)
 
-    def _take(self, step: Step) -> None:
+    def take(self, step: Step) -> None:
         each = self.replicas[step.name]
         match step.do:
             case "close":
