@@ -45,11 +45,7 @@ def on_demand(root: Path) -> bool:
 
 
 class Room:
-    """The place of one release; without turns on the Spark there is one at once.
-
-    Args:
-        root: the folder of the release's seat.
-    """
+    """The place of a release, by its seat's folder; there at once on a Spark without turns."""
 
     def __init__(self, root: Path, release: str) -> None:
         self.turns = root / MANIFEST

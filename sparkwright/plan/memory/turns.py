@@ -27,13 +27,9 @@ def lab_bytes(load: Load) -> int:
 
 @dataclass(frozen=True)
 class Tenant:
-    """A replica of a Spark on which models take turns.
+    """A replica of a Spark on which models take turns, as its loop has it.
 
-    Attributes:
-        stays: it always runs, or is pinned: none that takes turns may need its place.
-        grouped: more Sparks than this one serve it.
-        size: what its engine takes beside others.
-        spare: what the host needs, and what must stay free, while it runs.
+    One that `stays` always runs, or is pinned: none that takes turns may need its place.
     """
 
     name: str

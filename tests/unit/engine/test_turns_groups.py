@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from host.engine import places
 from host.engine.places import GroupRoom
-from host.engine.turns.decision import Contender, Step
-from host.engine.turns.seat import Guest, phase_in
+from host.engine.turns.decision import Contender, Phase, Step
+from host.engine.turns.seat import Guest
 from tests.unit.engine.turns_world import LOOK, Request, World
 
 TOTAL = 10
@@ -110,8 +110,9 @@ class Spark(World):
         for group in self.groups:
             if (rank := group.sparks.index(self)) > 0:
                 room = group.rooms[rank]._room
-                serves = group.head.phase in ("serving", "stopping") and room.go.exists()
-                phase = phase_in(room, {"ActiveState": "active" if serves else "activating"})
+                phase: Phase = "starting" if group.head.phase == "starting" else "serving"
+                if not room.go.exists():
+                    phase = "stopped"
                 own = {"size": group.size, "spare": 0, "turn": 30, "idle": None, "grouped": True}
                 declared = {**own, "on_demand": True, "pinned": False}
                 yield Guest(group.name, declared, room, phase, "", self.now)

@@ -142,8 +142,7 @@ class GatewayProxy:
     ) -> web.StreamResponse | None:
         """Pass on what a replica answers; None where another one may answer instead.
 
-        Args:
-            barred: This client's key does not start it: it starts what it may ask by itself.
+        One that is `barred` to this client's key is not started for it.
         """
         headers = {each: request.headers[each] for each in _ASKED if each in request.headers}
         headers |= {"Content-Type": "application/json", **replica.authorization}

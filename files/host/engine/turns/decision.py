@@ -11,8 +11,6 @@ from typing import Literal
 
 # Seconds without a request after which a model gives way, however short its turn was.
 QUIET = 3.0
-
-
 # The phases of a replica's engine, by its unit.
 Phase = Literal["stopped", "starting", "serving", "stopping"]
 # The kinds of step: of a door, of an engine, or of the requests that wait. Each is a method of what
@@ -24,9 +22,7 @@ Do = Literal["close", "open", "stop", "start", "refuse"]
 class Step:
     """One step, and why it is taken, as a clause for people.
 
-    Attributes:
-        again: of a refusal, the seconds after which it serves: it is wished for still, and its
-            place is there when its clients come back. 0 where nobody knows.
+    `again` is of a refusal: in so many seconds it serves, and is wished for still; 0: nobody knows.
     """
 
     do: Do
@@ -102,11 +98,7 @@ def fit(replicas: Iterable[Contender], total: int) -> bool:
 def next_steps(
     replicas: Collection[Contender], total: int, now: float, drain: float
 ) -> Iterator[Step]:
-    """Yield the steps to take now; what follows from them is for the next look.
-
-    Args:
-        drain: Seconds for which a door stays closed while answers end.
-    """
+    """Yield the steps to take now; a door stays closed for `drain` seconds while answers end."""
     running = [each for each in replicas if each.takes]
     stays = [each for each in running if not each.yields]
     wishes: list[Contender] = []

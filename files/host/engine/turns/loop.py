@@ -22,14 +22,14 @@ from host.engine import places
 from host.engine.switch import state, units
 from host.engine.switch.candidate import lack_of_room
 from host.engine.turns.decision import Contender, Step, next_steps
-from host.engine.turns.seat import UNSEEN, Declared, Guest, Seat, Unit, phase_in, phase_of
+from host.engine.turns.seat import UNSEEN, Declared, Guest, Seat, Unit, phase_of
 
 LOOK = 0.5
 _PROPERTIES = (
     *("Id", "ActiveState", "Job", "LoadState", "StatusText"),
     *("ActiveEnterTimestampMonotonic", "NRestarts"),
 )
-_NO_SEAT = {"rank": 0, "size": 0, "spare": 0}
+_NO_SEAT = {"size": 0, "spare": 0}
 # What is said of a replica that has no door here.
 _UNSEEN = {"starts": 0, "hits": 0, "refused": 0, "seconds": UNSEEN, "why": ""}
 
@@ -70,28 +70,26 @@ class Turns:
         links = {name: root / "current" for name, root in roots.items()}
         current = {name: each.readlink().name for name, each in links.items() if each.is_symlink()}
         found = _units(current.values())
-        switches = (
-            units.release_of(name)
-            for name, unit in found.items()
-            if name.startswith("switch@") and phase_of(unit) != "stopped"
-        )
+        at_work = [name for name, unit in found.items() if phase_of(unit) != "stopped"]
+        switches = [units.release_of(name) for name in at_work if name.startswith("switch@")]
         switched = {seat_of_release(self._root, release): release for release in switches}
         full = lack_of_room(self._root)
         for name, each in declared.items():
-            new, release = switched.get(each["seat"], ""), current.get(name, "")
-            room = places.Room(self._root, new or release)
-            unit = found.pop(f"vllm@{new or release}.service", {})
-            one = self._sized(each, new or release)
-            if new:
-                # What has its place is about to start, and keeps it until the switch has ended.
-                given = room.go.exists() or phase_of(unit) == "serving"
-                yield Guest(name, one, room, "starting" if given else "stopped", "", now)
-            elif one["rank"]:
-                phase = phase_in(room, unit)
-                if phase == "stopped" and unit.get("NRestarts", "0") != "0":
+            new = switched.get(each["seat"], "")
+            release = new or current.get(name, "")
+            unit = found.pop(f"vllm@{release}.service", {})
+            one = self._sized(each, release)
+            if new or one["rank"]:
+                room, phase = places.Room(self._root, release), phase_of(unit)
+                if waits := phase != "serving" and not room.go.exists():
+                    phase = "stopped"
+                elif new:
+                    # It is about to start, and keeps its place until the switch has ended.
+                    phase = "starting"
+                if waits and unit.get("NRestarts", "0") != "0":
                     # The end of a turn is no failure: systemd is not to count it as one.
                     units.reset_failed(unit["Id"])
-                yield Guest(name, one, room, phase, full, now)
+                yield Guest(name, one, room, phase, "" if new else full, now)
             # Else a run has taken it away, and says so soon.
             elif (roots[name] / "door").is_dir():
                 seat = self._seats.get(name)
@@ -100,16 +98,13 @@ class Turns:
                 seat.look(release, unit, full, now)
                 yield seat
         seats = {one["seat"]: one for one in declared.values()}
-        for name, unit in found.items():
-            release = units.release_of(name)
+        engines = [each for each in at_work if each in found and each.startswith("vllm@")]
+        for release in map(units.release_of, engines):
             where = seat_of_release(self._root, release)
             one = self._sized(seats.get(where, _NO_SEAT), release)
-            room = places.Room(self._root, release)
-            phase = phase_in(room, unit) if one["rank"] else phase_of(unit)
-            if name.startswith("vllm@") and phase != "stopped":
-                # A switch ends it soon: who waits for its place is not refused.
-                soon = where in switched
-                yield Contender(release, one["size"], one["spare"], soon, phase="stopping")
+            # A switch ends it soon: who waits for its place is not refused.
+            soon = where in switched
+            yield Contender(release, one["size"], one["spare"], soon, phase="stopping")
 
     def _sized(self, declared: Declared, release: str) -> Declared:
         """Return a replica with the size of a release: one of before may have been larger."""

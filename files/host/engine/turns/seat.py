@@ -40,11 +40,7 @@ Declared = Mapping[str, Any]
 
 
 class Seat(Contender):
-    """A replica with its door, as it was at the last look; what is forgotten here is found anew.
-
-    Args:
-        place: its folder.
-    """
+    """A replica with its door, as it was at the last look; what is forgotten here is found anew."""
 
     def __init__(self, place: Path, name: str, declared: Declared, now: float) -> None:
         super().__init__(name, since=now, used=now, **{key: declared[key] for key in _DECLARED})
@@ -59,12 +55,7 @@ class Seat(Contender):
         self._starts = self._hits = self._refused = 0
 
     def look(self, release: str, unit: Unit, full: str, now: float) -> None:
-        """Take note of how it is now.
-
-        Args:
-            release: the one that it should serve; "" where it was not set up yet.
-            full: why nothing is begun on the Spark; "" where there is room.
-        """
+        """Take note of how it is now; `full` is why nothing is begun on the Spark, or ""."""
         if release != self._release:
             self._release, self._failed = release, (now, "", "")
             self.usual = starts.usual(starts.alike(self._place, release))
@@ -219,12 +210,6 @@ class Guest(Contender):
 
     def refuse(self, _: Step, now: float) -> None:
         """Let it wait: its head, or the switch, knows for how long."""
-
-
-def phase_in(room: Room, unit: Unit) -> Phase:
-    """Return the phase of an engine whose start waits for a place."""
-    phase = phase_of(unit)
-    return phase if phase == "serving" or room.go.exists() else "stopped"
 
 
 def phase_of(unit: Unit) -> Phase:
