@@ -144,10 +144,7 @@ done"""
 
 @operation()
 def take_turns(own: Target) -> Generator[PyinfraCommand]:
-    """Have the loop of turns, and what it goes by, before a model needs a place.
-
-    Nothing where none is on demand.
-    """
+    """Have the loop of turns, and what it goes by, before a model needs a place; or neither."""
     path, name = f"{own.root}/{TURNS}", _LOOP.name
     if own.takes_turns:
         unit, told = unit_file(_LOOP, root=own.root), ManagedFile(path, turns_text(own))

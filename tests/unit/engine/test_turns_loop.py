@@ -1,6 +1,7 @@
 """The loop of turns beside a switch and a group's worker: what it takes for whose place."""
 
 import json
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -129,3 +130,20 @@ def test_a_worker_that_serves_has_a_place_whoever_gave_it(spark: Spark) -> None:
     spark.look(waits="b")
     assert not spark.acts
     assert (places.RUN / "big-1.back").exists()
+
+
+@pytest.mark.parametrize("served", [True, False])
+def test_who_stops_an_engine_just_when_it_serves_has_stopped_no_start(
+    spark: Spark, served: bool
+) -> None:
+    """The loop may not have seen it serve; the next request starts it at once."""
+    spark.declare("a", 6)
+    unit, door = "vllm@a-1.service", spark.look()["a"]
+    door.held = 1
+    spark.turns.look()
+    since = int(time.monotonic() * 1e6) if served else 0
+    for state in (f"deactivating\nActiveEnterTimestampMonotonic={since}", "inactive"):
+        spark.states[unit] = state
+        spark.turns.look()
+    assert spark.acts == [f"start {unit}"] * (2 if served else 1)
+    assert door.heard == ([] if served else ["its start failed: it was stopped"])

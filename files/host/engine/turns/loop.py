@@ -25,10 +25,7 @@ from host.engine.turns.decision import Contender, Step, next_steps
 from host.engine.turns.seat import UNSEEN, Declared, Guest, Seat, Unit, phase_of
 
 LOOK = 0.5
-_PROPERTIES = (
-    *("Id", "ActiveState", "Job", "LoadState", "StatusText"),
-    *("ActiveEnterTimestampMonotonic", "NRestarts"),
-)
+_PROPERTIES = "Id,ActiveState,ActiveEnterTimestampMonotonic,Job,LoadState,NRestarts,StatusText"
 _NO_SEAT = {"size": 0, "spare": 0}
 # What is said of a replica that has no door here.
 _UNSEEN = {"starts": 0, "hits": 0, "refused": 0, "seconds": UNSEEN, "why": ""}
@@ -132,7 +129,7 @@ def _units(named: Iterable[str]) -> dict[str, Unit]:
         OSError: it says nothing, which is not to be taken for an engine's end.
     """
     own = [f"vllm@{release}.service" for release in named]
-    asked = (f"--property={','.join(_PROPERTIES)}", *own, "vllm@*.service", "switch@*.service")
+    asked = (f"--property={_PROPERTIES}", *own, "vllm@*.service", "switch@*.service")
     blocks = units.systemctl("show", *asked).split("\n\n")
     shown = (dict(line.split("=", 1) for line in block.splitlines()) for block in blocks)
     found: dict[str, Unit] = {each["Id"]: each for each in shown if each.get("Id")}

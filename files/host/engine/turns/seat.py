@@ -107,7 +107,7 @@ class Seat(Contender):
             self._starts += 1
             self.usual = starts.usual(starts.alike(self._place, self._release)) or self.usual
             self._door.tell()
-        elif starts_now and phase == "stopped" and now >= self._failed[0]:
+        elif starts_now and phase == "stopped" and not served and now >= self._failed[0]:
             # Who has stopped it by hand did not mean the requests that wait.
             state = unit.get("ActiveState", "")
             until = now + (PAUSE if state == "failed" else STOPPED)
