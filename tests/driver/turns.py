@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from typing import Any
@@ -14,6 +14,7 @@ from sparkwright.common.hardware import GIB
 from tests.clock import patience
 from tests.driver.client import CHAT, PORT, ask, authorization
 from tests.driver.declared import edited, recipe
+from tests.driver.load import Load, load
 from tests.driver.sparks import eventually
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET
@@ -23,15 +24,28 @@ SHARES = {"chat": 0.55, "coder": 0.55, "vision": 0.4, "small": 0.2, "rank": 0.13
 STEADY = "steady"
 PORTS = {name: PORT + number for number, name in enumerate(SHARES)}
 GATEWAY = 4000
+# The lab's first replica, where it is a group that takes turns.
+GROUP = "lab1"
 ROOT = "/opt/qwen36"
 # Seconds for which a client waits for its turn: longer than a door holds a request.
 _LONGEST = 600
 
 
 @contextmanager
+def _recipes(shares: Mapping[str, float]) -> Iterator[None]:
+    """Have recipes of these sizes until the block ends."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
+    with ExitStack() as stack:
+        for name, share in shares.items():
+            served = "served_names: [tiny]", f"served_names: [{name}]"
+            cache = 'KVCACHE_SPACE: "1"', f'KVCACHE_SPACE: "{max(1, round(share * total) - 2)}"'
+            stack.enter_context(recipe(name, served, cache))
+        yield
+
+
+@contextmanager
 def declared() -> Iterator[None]:
     """Have recipes of these sizes, and an inventory that serves them, until the block ends."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
 
     def declare(fleet: dict[str, Any]) -> None:
         first = fleet["replicas"].pop("lab1")
@@ -42,12 +56,23 @@ def declared() -> Iterator[None]:
             fleet["replicas"][name] = deepcopy(first) | own
         fleet["gateway"] = {"spark": "spark1", "port": GATEWAY}
 
-    with ExitStack() as stack:
-        for name, share in SHARES.items():
-            served = "served_names: [tiny]", f"served_names: [{name}]"
-            cache = 'KVCACHE_SPACE: "1"', f'KVCACHE_SPACE: "{max(1, round(share * total) - 2)}"'
-            stack.enter_context(recipe(name, served, cache))
-        stack.enter_context(edited(FLEET, declare))
+    with _recipes(SHARES), edited(FLEET, declare):
+        yield
+
+
+@contextmanager
+def taking_turns(**singles: str) -> Iterator[None]:
+    """Have the lab's group take turns with models of single Sparks, until the block ends."""
+
+    def declare(fleet: dict[str, Any]) -> None:
+        replicas = fleet["replicas"]
+        own = {"on_demand": True, "turn_seconds": 3}
+        for name, spark in singles.items():
+            its = {"recipe": f"lab-{name}", "sparks": [spark], "port": PORT + 1}
+            replicas[name] = deepcopy(replicas[GROUP]) | own | its
+        replicas[GROUP] |= own | {"recipe": f"lab-{GROUP}"}
+
+    with _recipes(dict.fromkeys((GROUP, *singles), 0.55)), edited(FLEET, declare):
         yield
 
 
@@ -55,6 +80,14 @@ def asked(spark: Handle, name: str, tokens: int = 8, port: int = 0) -> requests.
     """Ask one of them, and wait for its turn."""
     body = {**CHAT, "model": name, "max_tokens": tokens}
     return ask(spark, body, _LONGEST, port=port or PORTS[name])
+
+
+@contextmanager
+def clients(spark: Handle, *names: str, each: int = 1, pause: float = 1) -> Iterator[list[Load]]:
+    """Keep so many clients of each of them asking, until the block ends."""
+    with ExitStack() as stack:
+        own = [load(spark, each, pause, PORTS[name], name) for name in names]
+        yield [stack.enter_context(one) for one in own]
 
 
 def release(spark: Handle, name: str) -> str:

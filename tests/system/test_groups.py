@@ -4,10 +4,12 @@ The tests build on one another, in order.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 
 import pytest
 
+from tests.driver.client import PORT
 from tests.driver.declared import changed, seed
 from tests.driver.events import FAULTS, bounded, recovery
 from tests.driver.fixtures import deliver
@@ -15,7 +17,8 @@ from tests.driver.listing import changes, listing, purge
 from tests.driver.load import load
 from tests.driver.pairs import Group, check_rendezvous, received_bytes
 from tests.driver.product import DEPLOY, Run, pyinfra
-from tests.driver.sparks import current, engines_status, until
+from tests.driver.sparks import current, engines_status, eventually, until
+from tests.driver.turns import GROUP, asked, running, taking_turns, within_the_plan
 from tests.lab import hub
 from tests.lab.lab import Lab
 from tests.lab.network import LAN_PORT
@@ -201,6 +204,33 @@ def test_all_stop_and_start_together(serving: Group) -> None:
     assert not any(serving.lives())
     assert pyinfra("deploys/start.py").succeeded().changed == {"Engine | Start"}
     serving.wait_serving(before)
+
+
+@pytest.fixture(scope="module")
+def in_turn(serving: Group) -> Iterator[Group]:
+    """The group in turn with a model on its first Spark and one on its last."""
+    with taking_turns(first=serving.head.name, last=serving.worker.name):
+        yield serving
+
+
+def test_it_is_given_up_for_singles_and_comes_back(in_turn: Group) -> None:
+    """None of those who ask all of them at once hears of that."""
+    first, last = in_turn.head, in_turn.worker
+    pyinfra(DEPLOY).succeeded()
+    assert pyinfra(DEPLOY).succeeded().changed == frozenset()
+    own = load(first, 1, model=GROUP), load(first, 1, port=8001, model="first")
+    with ExitStack() as stack:
+        for spark in in_turn.sparks:
+            stack.enter_context(within_the_plan(spark))
+        seen = [*map(stack.enter_context, own)]
+        seen.append(stack.enter_context(load(last, 1, port=8001, model="last")))
+        for _ in range(2):
+            for names in ({GROUP}, {"first", "last"}):
+                eventually(lambda: {*running(first), *running(last)} == names, f"{names} to run")
+    print([(len(each.answers), each.longest_wait) for each in seen])
+    assert [each.failed for each in seen] == [[]] * 3
+    assert asked(first, GROUP, port=PORT).ok
+    assert in_turn.each(running) == [{GROUP}] * len(in_turn.sparks)
 
 
 def test_weights_stay_and_the_rest_goes(serving: Group, as_delivered: Listings) -> None:

@@ -14,7 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import requests
 
-from tests.driver.product import DEPLOY, pyinfra, verification
+from tests.driver.declared import RECIPES, seed
+from tests.driver.load import CLIENTS as GREEDY
+from tests.driver.product import DEPLOY, pyinfra, rollout, verification
 from tests.driver.sparks import eventually, forget, until
 from tests.driver.turns import (
     GATEWAY,
@@ -23,6 +25,7 @@ from tests.driver.turns import (
     STEADY,
     asked,
     await_running,
+    clients,
     declared,
     release,
     running,
@@ -31,7 +34,10 @@ from tests.driver.turns import (
     within_the_plan,
 )
 from tests.lab.spark import Handle
+from tests.makers.models import replaced
 
+QUICKLY = ("start_timeout: 300", "start_timeout: 20")
+LONG = 0
 # TURNS_REQUESTS=1000 asks as often as the component tests do.
 REQUESTS, CLIENTS = int(os.environ.get("TURNS_REQUESTS", "72")), 3
 # What there is where models take turns, and nowhere else.
@@ -39,8 +45,19 @@ RUN = "/run/sparkwright/turns.json /run/systemd/system/vllm@*"
 LEFT = f"ls -d {ROOT}/seats /etc/systemd/system/turns.service {RUN}"
 
 
+# Has all processes of an engine's container hang.
+HANG = """for _ in $(seq 400); do
+  sleep 0.05; pids=$(docker top {engine} -eo pid 2>&-) && exec kill -STOP ${{pids#*PID}}
+done"""
+# Takes what is left of the disk, and what the file system keeps for its own needs.
+FILL = """fallocate --length $(($(df --output=avail --block-size=1 /opt | tail -n 1))) /opt/filling
+dd if=/dev/zero of=/opt/filler bs=64k 2>&-; df --output=avail --block-size=1M /opt | tail -n 1"""
+
+
 @pytest.fixture(scope="module")
 def turns(spark: Handle) -> Iterator[None]:
+    """Six declared models, on a disk that the Spark has to itself."""
+    spark.reset("own-disk")
     with declared():
         yield
 
@@ -129,6 +146,78 @@ def test_many_requests(spark: Handle, turns: None) -> None:
     print(f"\n{len(took)} answers; p95 {took[int(0.95 * len(took))]:.1f} s, {took[-1]:.1f} s")
     assert [each.text for each in answers if not each.ok] == []
     assert {each["refused"] for each in told(spark).values()} == {0}
+
+
+def test_greedy_clients_get_their_turns_in_blocks(spark: Handle, turns: None) -> None:
+    """Two of each, without a pause, of two models that do not fit beside each other."""
+    names = ("chat", "coder")
+    before = {name: told(spark)[name]["starts"] for name in names}
+    began = time.monotonic()
+    with within_the_plan(spark), clients(spark, *names, each=GREEDY, pause=0) as seen:
+        both = time.monotonic()
+        eventually(
+            lambda: min(told(spark)[name]["starts"] - before[name] for name in names) >= 2 + LONG,
+            "some turns of each",
+            600,
+        )
+        ended = time.monotonic()
+    served = [sum(both <= each.ended <= ended for each in one.answers) for one in seen]
+    longest = max(one.longest_wait for one in seen)
+    print(f"\nserved {served} in {ended - both:.0f} s; the longest wait: {longest:.1f} s")
+    assert [one.failed for one in seen] == [[], []]
+    assert began
+
+
+def test_a_rollout_of_some(spark: Handle, turns: None) -> None:
+    """Whoever has the turn; each is asked meanwhile, and so is one that stays."""
+    before = {name: release(spark, name) for name in SHARES}
+    for name, change in (("coder", seed(1)), ("rank", QUICKLY)):
+        file = RECIPES / f"lab-{name}.yaml"
+        file.write_text(replaced(file.read_text(), change))
+    with within_the_plan(spark), clients(spark, "chat", "coder", "rank") as seen:
+        run = rollout("--soak", "3", "--force", "coder", "--force", "rank")
+        assert run.returncode == 0, run.stdout
+    assert [one.failed for one in seen] == [[]] * 3, run.stdout
+    print(run.stdout, max(one.longest_wait for one in seen))
+    after = {name: release(spark, name) for name in SHARES}
+    assert {name for name in SHARES if before[name] != after[name]} == {"coder", "rank"}
+    assert asked(spark, "coder").ok
+    assert f"vllm@{after['coder']}" in spark.run("systemctl list-units 'vllm@*'").stdout
+    assert pyinfra(DEPLOY).succeeded().changed == frozenset()
+
+
+def test_an_engine_that_hangs_in_its_start(spark: Handle, turns: None) -> None:
+    """Its clients hear why before their hold is over; those of others wait for it, or do not."""
+    new = release(spark, "rank")
+    spark.run(f"sudo systemctl stop vllm@{new}")
+    with (
+        within_the_plan(spark),
+        clients(spark, "chat", "small") as seen,
+        ThreadPoolExecutor() as pool,
+    ):
+        hung = [pool.submit(asked, spark, "rank") for _ in range(2)]
+        spark.run("sudo sh -s", stdin=HANG.format(engine=f"vllm-{new}"))
+        assert spark.run(f"systemctl show -P ActiveState vllm@{new}").stdout == "activating\n"
+        answers = [each.result() for each in hung]
+        print([(each.status_code, each.elapsed, each.text, each.headers) for each in answers])
+        eventually(lambda: asked(spark, "rank").ok, "it to serve")
+    assert [one.failed for one in seen] == [[], []]
+    assert [each.text for each in answers if "it starts" not in each.text] == []
+
+
+def test_a_full_disk(spark: Handle, turns: None) -> None:
+    """Who serves goes on; who is asked for is refused, and nobody ended for it."""
+    assert asked(spark, "chat").ok
+    with within_the_plan(spark), clients(spark, "chat") as seen:
+        print(spark.run("sudo sh -s", stdin=FILL).stdout)
+        answer = asked(spark, "coder")
+        print(answer.status_code, answer.text, answer.elapsed)
+        assert (answer.status_code, "GB are free" in answer.text) == (503, True), answer.text
+        assert "chat" in running(spark)
+        spark.run("sudo rm /opt/filling /opt/filler")
+        eventually(lambda: not told(spark)["coder"]["why"], "the room to be seen")
+        assert asked(spark, "coder").ok
+    assert [one.failed for one in seen] == [[]]
 
 
 def test_one_address_for_all(spark: Handle, turns: None) -> None:
