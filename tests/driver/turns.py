@@ -2,10 +2,13 @@
 
 import json
 import os
+import random
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 import requests
@@ -17,7 +20,9 @@ from tests.driver.declared import edited, recipe
 from tests.driver.load import Load, load
 from tests.driver.sparks import eventually
 from tests.lab.spark import Handle
+from tests.lab.standin.core import PACE
 from tests.lab.state import FLEET
+from tests.unit.engine.turns_world import wait_beyond
 
 # The share of the Spark's memory that each of them takes; one always runs.
 SHARES = {"chat": 0.55, "coder": 0.55, "vision": 0.4, "small": 0.2, "rank": 0.13, "steady": 0.13}
@@ -112,6 +117,58 @@ def states(spark: Handle) -> dict[str, str]:
     url = f"http://{spark.address}:{GATEWAY}/v1/models"
     answer = requests.get(url, headers=authorization(), timeout=patience(10))
     return {each["id"]: each["state"] for each in answer.json()["data"]}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a request, and when: began is when its engine turned to it.
+
+    Attributes:
+        response: None where the connection broke.
+    """
+
+    name: str
+    came: float
+    began: float
+    ended: float
+    response: requests.Response | None
+
+    @property
+    def ok(self) -> bool:
+        return self.response is not None and self.response.ok
+
+
+def client(spark: Handle, seed: int, count: int) -> list[Answer]:
+    """Be a client who stays with a model for a while, and asks so often."""
+    chance, answers = random.Random(seed), list[Answer]()
+    while len(answers) < count:
+        name = chance.choice([*SHARES])
+        for _ in range(chance.randint(3, 9)):
+            came, tokens, response = time.time(), chance.randint(1, 48), None
+            with suppress(requests.ConnectionError):
+                response = asked(spark, name, tokens)
+            ended = time.time()
+            began = max(came, ended - tokens * PACE)
+            answers.append(Answer(name, came, began, ended, response))
+            time.sleep(chance.expovariate(5) if response is not None else 1)
+    return answers
+
+
+def waited(spark: Handle, answers: Sequence[Answer]) -> tuple[list[float], list[float]]:
+    """Return what starts took up to an answer, and for how long requests waited, both sorted.
+
+    The wait is that beyond answers of the models that had to give way.
+    """
+    log = spark.run("sudo journalctl --unit=turns --output=short-unix").stdout
+    acts = re.findall(r"^(\S+) .* (start|stop) (\w+): ", log, re.MULTILINE)
+    spans = [(each.name, each.began, each.ended) for each in answers]
+    stops = [(float(at), name) for at, act, name in acts if act == "stop"]
+    waits = [wait_beyond(one.name, one.came, one.began, stops, spans) for one in answers]
+    starts = []
+    for at, name in [(float(at), name) for at, act, name in acts if act == "start"]:
+        served = [each.began for each in answers if each.name == name and each.began > at]
+        starts += [min(served) - at] if served and at > min(one.came for one in answers) else []
+    return sorted(starts), sorted(waits)
 
 
 def told(spark: Handle, path: str = "/run/sparkwright/turns.json") -> dict[str, Any]:

@@ -225,8 +225,12 @@ def test_it_is_given_up_for_singles_and_comes_back(in_turn: Group) -> None:
         seen = [*map(stack.enter_context, own)]
         seen.append(stack.enter_context(load(last, 1, port=8001, model="last")))
         for _ in range(2):
-            for names in ({GROUP}, {"first", "last"}):
-                eventually(lambda: {*running(first), *running(last)} == names, f"{names} to run")
+            eventually(
+                lambda: in_turn.each(running) == [{GROUP}] * len(in_turn.sparks), "it to run"
+            )
+            eventually(
+                lambda: (running(first), running(last)) == ({"first"}, {"last"}), "the others"
+            )
     print([(len(each.answers), each.longest_wait) for each in seen])
     assert [each.failed for each in seen] == [[]] * 3
     assert asked(first, GROUP, port=PORT).ok
