@@ -45,6 +45,12 @@ WAITS = Contender("b", 6, waits=999)
         pytest.param(
             [_serving("a", 6, pinned=True), WAITS], [(Do.REFUSE, "b")], id="beside a pinned one"
         ),
+        pytest.param([_serving("a", 6, switched=True), WAITS], [], id="beside one amid a switch"),
+        pytest.param(
+            [_serving("a", 6, switched=True), WAITS, Contender("c", 4, waits=1000)],
+            [(Do.START, "c")],
+            id="nor does it keep others from what is free",
+        ),
         pytest.param(
             [Contender("a", 6, on_demand=False), WAITS],
             [(Do.REFUSE, "b")],

@@ -7,7 +7,6 @@ they are these: DESIGN.md. All times are seconds on one clock, all sizes are byt
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import islice
 from math import ceil, inf
 
 # Seconds without a request after which a model gives way, however short its turn was.
@@ -59,6 +58,7 @@ class Contender:
         spare: What the host needs beside all engines while this one runs.
         on_demand: Requests start it; else it runs always, and its place is its own.
         pinned: Once started it keeps its place.
+        switched: A switch is at work on it, until whose end it keeps its place.
         grouped: It is served by several Sparks, of whose fabric there is one.
         turn: Seconds for which it keeps its place after it began to serve, while it is in use.
         idle: Seconds without a request after which it is stopped; None for never.
@@ -79,6 +79,7 @@ class Contender:
     spare: int = 0
     on_demand: bool = True
     pinned: bool = False
+    switched: bool = False
     grouped: bool = False
     turn: float = 0
     idle: float | None = None
@@ -103,7 +104,7 @@ class Contender:
     @property
     def yields(self) -> bool:
         """Tell whether it may have to give its place to another."""
-        return self.on_demand and not self.pinned
+        return self.on_demand and not (self.pinned or self.switched)
 
     def is_quiet(self, now: float, seconds: float = QUIET) -> bool:
         """Tell whether nobody has used it for so long."""
@@ -133,14 +134,14 @@ def next_steps(
         drain: Seconds for which a door stays closed while answers end.
     """
     running = [each for each in replicas if each.takes]
-    stays = [each for each in running if not each.yields]
+    stays = [each for each in running if not (each.yields or each.switched)]
     wishes: list[Contender] = []
     for each in sorted(replicas, key=lambda each: (each.waits or 0, each.name)):
         if each.waits is None or each.takes:
             continue
         if why := each.barred or ("" if fit([*stays, each], total) else _crowded(stays)):
             yield Step(Do.REFUSE, each.name, why)
-        else:
+        elif fit([*stays, *(one for one in running if one.switched), each], total):
             wishes.append(each)
     starting = [each for each in running if each.phase == Phase.STARTING and each.on_demand]
     leaving = {each.name: why for each in running if (why := _leaves(each, now))}
@@ -154,9 +155,8 @@ def next_steps(
             about = 10 * ceil(seconds / 10)
             why = f"it serves in about {about} s, and a request is held for {each.hold:.0f} s"
             yield Step(Do.DEFER, each.name, why, seconds)
-    if wishes and not starting:
-        for name in islice(_startable(wishes, victims, running, total), 1):
-            yield Step(Do.START, name, "it is asked for")
+    if wishes and not starting and (name := next(_startable(wishes, victims, running, total), "")):
+        yield Step(Do.START, name, "it is asked for")
     for each in running:
         if each in starting and now - each.since > each.bound:
             yield Step(Do.STOP, each.name, f"it did not serve within {each.bound:.0f} s")

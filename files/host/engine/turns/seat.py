@@ -32,7 +32,7 @@ _PHASES = {
     **{"activating": Phase.STARTING, "deactivating": Phase.STOPPING},
 }
 # What the decision gets as it is declared, and as a seat has it.
-_DECLARED = ("size", "spare", "turn", "idle", "grouped", "on_demand")
+_DECLARED = ("size", "spare", "turn", "idle", "grouped", "on_demand", "pinned")
 _SEEN = (
     *("bound", "usual", "hold", "phase", "since", "used", "in_flight", "held"),
     *("waits", "closed", "wanted_back", "barred"),
@@ -111,7 +111,7 @@ class Seat:
     def _told(self, switched: bool) -> Contender:
         told = {key: self.declared[key] for key in _DECLARED}
         told |= {key: getattr(self, key) for key in _SEEN}
-        return Contender(self.name, pinned=self.declared["pinned"] or switched, **told)
+        return Contender(self.name, switched=switched, **told)
 
     def _follow(self, phase: Phase, unit: Mapping[str, str], now: float) -> None:
         """Take note of the phase; between two of systemd's tries a start goes on."""
