@@ -18,7 +18,7 @@ from tests.driver.load import load
 from tests.driver.pairs import Group, check_rendezvous, received_bytes
 from tests.driver.product import DEPLOY, Run, pyinfra
 from tests.driver.sparks import current, engines_status, eventually, until
-from tests.driver.turns import GROUP, asked, running, taking_turns, within_the_plan
+from tests.driver.turns import GROUP, asked, await_running, taking_turns, told, within_the_plan
 from tests.lab import hub
 from tests.lab.lab import Lab
 from tests.lab.network import LAN_PORT
@@ -213,28 +213,31 @@ def in_turn(serving: Group) -> Iterator[Group]:
         yield serving
 
 
+@pytest.mark.campaign
 def test_it_is_given_up_for_singles_and_comes_back(in_turn: Group) -> None:
-    """None of those who ask all of them at once hears of that."""
+    """None of those who ask all of them all the time has another answer for that."""
     first, last = in_turn.head, in_turn.worker
     pyinfra(DEPLOY).succeeded()
     assert pyinfra(DEPLOY).succeeded().changed == frozenset()
-    own = load(first, 1, model=GROUP), load(first, 1, port=8001, model="first")
+    own = {GROUP: (first, PORT), "first": (first, PORT + 1), "last": (last, PORT + 1)}
     with ExitStack() as stack:
         for spark in in_turn.sparks:
             stack.enter_context(within_the_plan(spark))
-        seen = [*map(stack.enter_context, own)]
-        seen.append(stack.enter_context(load(last, 1, port=8001, model="last")))
-        for _ in range(2):
-            eventually(
-                lambda: in_turn.each(running) == [{GROUP}] * len(in_turn.sparks), "it to run"
-            )
-            eventually(
-                lambda: (running(first), running(last)) == ({"first"}, {"last"}), "the others"
-            )
-    print([(len(each.answers), each.longest_wait) for each in seen])
+        seen = [
+            stack.enter_context(load(spark, 1, port=port, model=name))
+            for name, (spark, port) in own.items()
+        ]
+
+        def turns() -> int:
+            return min(told(spark)[name]["starts"] for name, (spark, _) in own.items())
+
+        begun = turns()
+        eventually(lambda: turns() >= begun + 2, "each to have its turns", 300)
+    print("\nthe longest waits:", *(f"{each.longest_wait:.1f} s" for each in seen))
     assert [each.failed for each in seen] == [[]] * 3
     assert asked(first, GROUP, port=PORT).ok
-    assert in_turn.each(running) == [{GROUP}] * len(in_turn.sparks)
+    for spark in in_turn.sparks:
+        await_running(spark, GROUP)
 
 
 def test_weights_stay_and_the_rest_goes(serving: Group, as_delivered: Listings) -> None:
