@@ -145,7 +145,7 @@ def client(spark: Handle, seed: int, count: int) -> list[Answer]:
         name = chance.choice([*SHARES])
         for _ in range(chance.randint(3, 9)):
             came, tokens, response = time.time(), chance.randint(1, 48), None
-            with suppress(requests.ConnectionError):
+            with suppress(requests.RequestException):
                 response = asked(spark, name, tokens)
             ended = time.time()
             began = max(came, ended - tokens * PACE)
