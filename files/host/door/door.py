@@ -90,7 +90,7 @@ class Door:
 
         Without another reason than ever, that is what starts take. A full disk hinders nothing.
         """
-        plain = re.sub(r"[^A-Za-z0-9 .,:()@_-]", "", " ".join(why.split()))[:200]
+        plain = re.sub(r"[^A-Za-z0-9 .,:/()@_-]", "", " ".join(why.split()))[:200]
         told = {"why": plain} | ({"again": str(again)} if again else {})
         if not told.items() <= self._read()[1].items():
             with self._changed(must_stay=False) as (_, choice):

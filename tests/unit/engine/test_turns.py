@@ -13,7 +13,7 @@ from tests.unit.engine.turns_world import LOOK, Request, World, wait_beyond
 
 
 def _serving(name: str, size: int, **more) -> Contender:
-    return replace(Contender(name, size, phase="serving"), **more)
+    return Contender(name, size, **{"phase": "serving", **more})
 
 
 def _steps(*replicas: Contender, total: int = 10, now: float = 1000, drain: float = 300):
@@ -44,6 +44,11 @@ WAITS = Contender("b", 6, waits=999)
         ),
         pytest.param(
             [_serving("a", 6, pinned=True), WAITS], [("refuse", "b")], id="beside a pinned one"
+        ),
+        pytest.param(
+            [_serving("a", 6, phase="stopping"), WAITS, Contender("c", 4, waits=1000)],
+            [("start", "c")],
+            id="nor does it keep others from what is free",
         ),
         pytest.param(
             [Contender("a", 6, on_demand=False), WAITS],
