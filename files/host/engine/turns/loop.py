@@ -78,14 +78,14 @@ class Turns:
             one = self._sized(each, release)
             if new or one["rank"]:
                 room, phase = places.Room(self._root, release), phase_of(unit)
-                if waits := phase != "serving" and not room.go.exists():
+                if phase != "serving" and not room.go.exists():
                     phase = "stopped"
+                    if unit.get("NRestarts", "0") != "0":
+                        # The end of a turn is no failure: systemd is not to count it as one.
+                        units.reset_failed(unit["Id"])
                 elif new:
                     # It is about to start, and keeps its place until the switch has ended.
                     phase = "starting"
-                if waits and unit.get("NRestarts", "0") != "0":
-                    # The end of a turn is no failure: systemd is not to count it as one.
-                    units.reset_failed(unit["Id"])
                 yield Guest(name, one, room, phase, "" if new else full, now)
             # Else a run has taken it away, and says so soon.
             elif (roots[name] / "door").is_dir():
@@ -100,8 +100,8 @@ class Turns:
             where = seat_of_release(self._root, release)
             one = self._sized(seats.get(where, _NO_SEAT), release)
             # A switch ends it soon: who waits for its place is not refused.
-            soon = where in switched
-            yield Contender(release, one["size"], one["spare"], soon, phase="stopping")
+            ends = where in switched
+            yield Contender(release, one["size"], one["spare"], on_demand=ends, phase="stopping")
 
     def _sized(self, declared: Declared, release: str) -> Declared:
         """Return a replica with the size of a release: one of before may have been larger."""
