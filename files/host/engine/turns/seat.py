@@ -77,7 +77,8 @@ class Seat(Contender):
             self.closed = None
         elif self.phase == "stopped" and self.on_demand:
             # What comes now waits for the next turn.
-            self.open(None, now)
+            self._door.prefer(release)
+            self.closed = None
         elif self.closed is None:
             self.closed = now
         self.wanted_back = Room(self._place, release).back.exists()
@@ -137,7 +138,7 @@ class Seat(Contender):
         self._door.hold()
         self.closed = now
 
-    def open(self, _: Step | None, now: float) -> None:
+    def open(self, _: Step, now: float) -> None:
         """Let requests in, for another turn."""
         self._door.prefer(self._release)
         self.closed, self.since = None, now
