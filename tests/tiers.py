@@ -86,7 +86,7 @@ RUNS = {
         _system("changes", 7, "switch", "update"),
         _system("standby", 6, "standby"),
         _system("two-engines", 8, "two_engines", "media"),
-        _system("turns", 5, "turns"),
+        _system("turns", 7, "turns"),
         _system("factory", 6, "factory", "download", "access", "firewall"),
         _system("lab", 5, "lab", "lab_fabric", "foreign"),
         _system("in-use", 4, "machine_in_use"),

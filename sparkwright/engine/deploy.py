@@ -19,21 +19,10 @@ from sparkwright.common.placed import SEAT_FOLDERS, SYSTEMD, TURNS, Place
 from sparkwright.common.render import unit_file
 from sparkwright.common.schema import NAME
 from sparkwright.door.door import SEAT_UNIT, door_unit
-from sparkwright.engine.operations import (
-    end,
-    idle,
-    serve_again,
-    serving,
-    switch_settings,
-)
+from sparkwright.engine.operations import end, idle, serve_again, serving, switch_settings
 from sparkwright.engine.state import EngineState, ask_release
 from sparkwright.engine.switch import MASK, MemoryState, unmasked
-from sparkwright.machine.host.operations.files import (
-    managed_files,
-    path_states,
-    placed,
-    unit_state,
-)
+from sparkwright.machine.host.operations.files import managed_files, path_states, placed, unit_state
 from sparkwright.machine.host.operations.services import guarded, service
 from sparkwright.plan.memory.turns import alone, room
 from sparkwright.plan.release.container import guard_files
@@ -80,7 +69,7 @@ def vacate() -> None:
 @deploy("Engine")
 def apply() -> None:
     """Lay each release down, then serve it; on an idle Spark, serve nothing."""
-    take_turns()
+    take_turns(name="Models that take turns", own=target())
     for own in seats():
         if served := own.release:
             _lay_down(served)
@@ -88,11 +77,6 @@ def apply() -> None:
             serving(name="Serve the release", release=served, settings=asked, peers=own.peers)
         else:
             idle(name="Serve nothing", place=own.place)
-
-
-def take_turns() -> None:
-    """Tell the Spark which models take turns, before any of them needs a place."""
-    declared(name="Models that take turns", own=target())
 
 
 @deploy("Engine")
@@ -159,8 +143,8 @@ done"""
 
 
 @operation()
-def declared(own: Target) -> Generator[PyinfraCommand]:
-    """Have the loop of turns, and what it goes by; nothing where no model is on demand."""
+def take_turns(own: Target) -> Generator[PyinfraCommand]:
+    """Have the loop of turns, and what it goes by, before a model needs a place; or neither."""
     path, name = f"{own.root}/{TURNS}", _LOOP.name
     if own.takes_turns:
         unit, told = unit_file(_LOOP, root=own.root), ManagedFile(path, turns_text(own))
@@ -177,17 +161,15 @@ def turns_text(own: Target) -> str:
     """Return what a Spark's loop of turns goes by: files/host/engine/turns/DESIGN.md."""
     memory, told = read(host, MemoryState.ask(root=own.root)), fleet_of(own.fleet).replicas
     total = room(own.hardware, memory.total, memory.handover)
-    seats = {each.replica: each for each in own.seats}
     replicas = {
         each.name: {
-            **{"seat": (seat := seats[each.name]).seat, "rank": seat.rank},
-            "hold": own.settings.hold_seconds,
-            **(one := told[each.name]).model_dump(include={"on_demand", "pinned"}),
-            **{"grouped": each.grouped, "size": each.size, "spare": each.spare},
-            "turn": one.turn_seconds if one.on_demand else 0,
-            "idle": one.idle_minutes and 60 * one.idle_minutes,
+            **{"seat": seat.seat, "rank": seat.rank, "hold": own.settings.hold_seconds},
+            **{"on_demand": seat.on_demand, "pinned": seat.pinned, "grouped": each.grouped},
+            **{"size": each.size, "spare": each.spare},
+            "turn": told[each.name].turn_seconds if seat.on_demand else 0,
+            "idle": (minutes := told[each.name].idle_minutes) and 60 * minutes,
         }
-        for each in alone(own.tenants, total)
+        for seat, each in zip(own.seats, alone(own.tenants, total), strict=True)
     }
     every = {"total": total, "drain": own.settings.drain_seconds, "replicas": replicas}
     return json.dumps(every, indent=1) + "\n"
@@ -231,14 +213,14 @@ def started(own: Target) -> Generator[PyinfraCommand]:
         return
     unit = engines.units.get(release)
     if own.on_demand:
-        name = QuoteString(f"vllm@{release}.service")
         if unit and unit.masked:
             yield StringCommand(unmasked(own.place, release, own.is_head))
+        elif own.is_head:
+            host.noop("requests start it")
         if not own.is_head:
             # It waits for its head.
+            name = QuoteString(f"vllm@{release}.service")
             yield StringCommand("systemctl start --no-block", name)
-        elif not (unit and unit.masked):
-            host.noop("requests start it")
         conclude(own.replica or own.spark, f": requests start {release}.")
         return
     if unit and unit.active == "active":

@@ -126,6 +126,8 @@ def serving(
     elif not outcome.attempted:
         does = "serves" if now.active == "active" else "is started by requests for"
         host.noop(f"{unit} {does} {', '.join(release.recipe.models)}")
+    elif settings.on_demand and settings.door and now.active != "active":
+        conclude(release.id, " is unproved until its first request, which starts it.")
 
 
 def serve_again(own: Target, release: str, before: str | None = None) -> Generator[PyinfraCommand]:

@@ -161,10 +161,10 @@ def engine_size(settings: SwitchSettings, memory: MemoryState) -> int | None:
 def is_beside(settings: SwitchSettings, memory: MemoryState) -> bool:
     """Tell whether a new engine fits beside all that runs now.
 
-    A group never runs two engines, as its ports on the fabric are fixed.
+    A group never does: its ports on the fabric are fixed. Nor does one that takes turns: it waits.
     """
-    engine = engine_size(settings, memory)
-    if engine is None or (settings.load and settings.load.sparks > 1):
+    engine, alone = engine_size(settings, memory), settings.load and settings.load.sparks > 1
+    if engine is None or alone or settings.on_demand:
         return False
     if not settings.hardware.unified:
         return memory.gpu_free is not None and engine + memory.reserved <= memory.gpu_free

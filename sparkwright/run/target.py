@@ -15,7 +15,7 @@ from pyinfra.api.exceptions import PyinfraError
 
 from sparkwright.common.errors import PlanError
 from sparkwright.common.operations import is_dry_run, partners
-from sparkwright.plan.memory.plan import load_of
+from sparkwright.plan.memory.plan import Load, load_of
 from sparkwright.plan.memory.turns import Tenant, tenant
 from sparkwright.plan.release.ensure import Served, ensure_lock, lost_pins
 from sparkwright.plan.release.lock import Lock
@@ -78,19 +78,19 @@ class Target(plan.SparkTarget):
             return self.release_by(self.lock)
 
     @cached_property
-    def tenants(self) -> list[Tenant]:
-        """The replicas of the Spark, as its plan of turns has them; none where none is on demand.
+    def load(self) -> Load | None:
+        """What its recipe loads, by the lock; None when it is to be idle."""
+        nodes = len(self.ranks)
+        return load_of(self.recipe.for_sparks(nodes), self.lock, nodes) if self.recipe else None
 
-        Raises:
-            PlanError: The lock lacks a name.
-        """
-        found = []
-        for each in self.seats if self.takes_turns else ():
-            assert each.recipe
-            assert each.replica
-            load = load_of(each.recipe.for_sparks(len(each.ranks)), each.lock, len(each.ranks))
-            found.append(tenant(each.replica, load, each.hardware, stays=not each.yields))
-        return found
+    @cached_property
+    def tenants(self) -> list[Tenant]:
+        """The replicas of the Spark in its plan of turns; none where none is on demand."""
+        return [
+            tenant(str(each.replica), each.load, each.hardware, stays=not each.yields)
+            for each in self.seats
+            if self.takes_turns and each.load
+        ]
 
     @property
     def peers(self) -> list[Host]:

@@ -4,10 +4,12 @@ The tests build on one another, in order.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 
 import pytest
 
+from tests.driver.client import PORT
 from tests.driver.declared import changed, seed
 from tests.driver.events import FAULTS, bounded, recovery
 from tests.driver.fixtures import deliver
@@ -15,7 +17,8 @@ from tests.driver.listing import changes, listing, purge
 from tests.driver.load import load
 from tests.driver.pairs import Group, check_rendezvous, received_bytes
 from tests.driver.product import DEPLOY, Run, pyinfra
-from tests.driver.sparks import current, engines_status, until
+from tests.driver.sparks import current, engines_status, eventually, until
+from tests.driver.turns import GROUP, asked, await_running, taking_turns, told, within_the_plan
 from tests.lab import hub
 from tests.lab.lab import Lab
 from tests.lab.network import LAN_PORT
@@ -201,6 +204,40 @@ def test_all_stop_and_start_together(serving: Group) -> None:
     assert not any(serving.lives())
     assert pyinfra("deploys/start.py").succeeded().changed == {"Engine | Start"}
     serving.wait_serving(before)
+
+
+@pytest.fixture(scope="module")
+def in_turn(serving: Group) -> Iterator[Group]:
+    """The group in turn with a model on its first Spark and one on its last."""
+    with taking_turns(first=serving.head.name, last=serving.worker.name):
+        yield serving
+
+
+@pytest.mark.campaign
+def test_it_is_given_up_for_singles_and_comes_back(in_turn: Group) -> None:
+    """None of those who ask all of them all the time has another answer for that."""
+    first, last = in_turn.head, in_turn.worker
+    pyinfra(DEPLOY).succeeded()
+    assert pyinfra(DEPLOY).succeeded().changed == frozenset()
+    own = {GROUP: (first, PORT), "first": (first, PORT + 1), "last": (last, PORT + 1)}
+    with ExitStack() as stack:
+        for spark in in_turn.sparks:
+            stack.enter_context(within_the_plan(spark))
+        seen = [
+            stack.enter_context(load(spark, 1, port=port, model=name))
+            for name, (spark, port) in own.items()
+        ]
+
+        def turns() -> int:
+            return min(told(spark)[name]["starts"] for name, (spark, _) in own.items())
+
+        begun = turns()
+        eventually(lambda: turns() >= begun + 2, "each to have its turns", 300)
+    print("\nthe longest waits:", *(f"{each.longest_wait:.1f} s" for each in seen))
+    assert [each.failed for each in seen] == [[]] * 3
+    assert asked(first, GROUP, port=PORT).ok
+    for spark in in_turn.sparks:
+        await_running(spark, GROUP)
 
 
 def test_weights_stay_and_the_rest_goes(serving: Group, as_delivered: Listings) -> None:

@@ -90,22 +90,16 @@ class Door:
 
         Without another reason than ever, that is what starts take. A full disk hinders nothing.
         """
-        plain = re.sub(r"[^A-Za-z0-9 .,:()@_-]", "", " ".join(why.split()))[:200]
+        plain = re.sub(r"[^A-Za-z0-9 .,:/()@_-]", "", " ".join(why.split()))[:200]
         told = {"why": plain} | ({"again": str(again)} if again else {})
         if not told.items() <= self._read()[1].items():
             with self._changed(must_stay=False) as (_, choice):
                 choice.update(told)
 
-    def refuse(self, why: str, again: int) -> None:
-        """Have clients that wait be told so now, and those that come until they may wait again."""
-        self.tell(why, again)
+    def let_wait(self, may: bool) -> None:
+        """Say whether clients may wait: else those that do, and that come, are told why at once."""
         with self._locked():
-            self.haproxy.let_wait(False)
-
-    def let_wait(self) -> None:
-        """Let clients wait again."""
-        with self._locked():
-            self.haproxy.let_wait(True)
+            self.haproxy.let_wait(may)
 
     @property
     def is_closed(self) -> bool:

@@ -130,9 +130,7 @@ class Haproxy:
             self._ask(f"del server {backend}/{release}", worker)
 
     def let_wait(self, may: bool) -> None:
-        """Say whether requests may wait: else each has its 503 within a second, as nobody is left
-        to be tried. Until the next `apply`.
-        """
+        """Say, until the next `apply`, whether requests may wait: else all have 503 in a second."""
         for worker in self._workers():
             state = "ready" if may else "maint"
             self._ask(f"set server {PATIENT}/{NOBODY} state {state}", worker)

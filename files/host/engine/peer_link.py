@@ -26,7 +26,7 @@ BEAT = 1.0
 SILENCE = 30.0
 # Without a word for so long, what does not come from the engine may be the fabric's fault.
 QUIET = 3.0
-# Different words that the other side may say; its programs know eight.
+# Different words that the other side may say; its programs know eleven.
 WORDS = 20
 RETRY = 1.0
 # Of a connection, TLS and both greetings together.

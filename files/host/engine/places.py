@@ -3,8 +3,8 @@
 ROOT/manifests/turns.json is there where they do. Whoever needs a place writes RELEASE.asks, waits
 for RELEASE.go, and keeps the place until both are gone; files/host/engine/turns gives it.
 
-A group's head gets its place with its start. Its workers run always, and ask for RELEASE.worker
-once all have come; RELEASE.worker.back asks for it back, and so does RELEASE.back at the head.
+A group's head gets its place with its start. Its workers run always, and ask once all have come;
+RELEASE.back asks for a place back, there and at the head.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from host.common.atomic import replace
 from host.common.seat import seat_of
@@ -36,60 +36,49 @@ def on_demand(root: Path) -> bool:
 
     A worker of a group does, and waits for its head.
     """
-    return any(each["on_demand"] and not each["rank"] for each in _seat(root))
-
-
-def _seat(root: Path) -> list[dict[str, Any]]:
-    """Return what the plan of turns has of the seat whose folder this is; nothing without one."""
     try:
         replicas = json.loads((root / MANIFEST).read_text("utf-8"))["replicas"].values()
-        return [each for each in replicas if each["seat"] == seat_of(root)]
     except FileNotFoundError:
-        return []
-
-
-class PlaceError(Exception):
-    """There is no place, as a sentence."""
+        return False
+    seat = seat_of(root)
+    return any(one["seat"] == seat and one["on_demand"] and not one["rank"] for one in replicas)
 
 
 class Room:
-    """The place of one release; without turns on the Spark there is one at once.
-
-    Args:
-        root: the folder of the release's seat.
-    """
+    """The place of a release, by its seat's folder; there at once on a Spark without turns."""
 
     def __init__(self, root: Path, release: str) -> None:
-        self._turns = (root / MANIFEST).exists()
+        self.turns = root / MANIFEST
         words = ("asks", "go", "back")
         self.asks, self.go, self.back = (RUN / f"{release}.{word}" for word in words)
 
     @property
     def is_taken(self) -> bool:
         """Tell whether there is a place without a wait."""
-        return not self._turns or self.go.exists()
+        return not self.turns.exists() or self.go.exists()
 
     def take(self, pause: Callable[[], None]) -> None:
         """Wait for the place; `pause` waits a moment.
 
         Raises:
-            PlaceError: there is none in time.
+            TimeoutError: there is none in time.
         """
         deadline = time.monotonic() + PATIENCE
-        while not self.is_taken:
-            self.ask()
+        for _ in self.asked():
             if time.monotonic() > deadline:
-                raise PlaceError(
+                raise TimeoutError(
                     f"there was no place in the memory within {PATIENCE:.0f} s: "
                     "systemctl status turns"
                 )
             pause()
 
-    def ask(self) -> None:
-        """Ask for the place, where that was not done yet."""
-        if not self.asks.exists():
-            RUN.mkdir(mode=0o755, exist_ok=True)
-            replace(self.asks, "")
+    def asked(self) -> Iterator[None]:
+        """Ask for the place, and yield until it is there."""
+        while not self.is_taken:
+            if not self.asks.exists():
+                RUN.mkdir(mode=0o755, exist_ok=True)
+                replace(self.asks, "")
+            yield
 
     def give_up(self) -> None:
         """Leave the place to others, but for what runs there."""
@@ -98,37 +87,43 @@ class Room:
 
 
 class GroupRoom:
-    """The places of a group's engines, as the supervisor of one of them knows them."""
+    """The place of a group's engine, as its supervisor knows it."""
 
     def __init__(self, root: Path, release: str, rank: int) -> None:
-        self._root, self._switch = root, Room(root, release)
-        self._worker = Room(root, f"{release}.worker") if rank else None
+        self._room, self._is_worker = Room(root, release), bool(rank)
 
     @property
     def head_rests(self) -> bool:
         """Tell whether requests start this worker's head, so that it may wait for it for days."""
-        return bool(self._worker) and any(each["on_demand"] for each in _seat(self._root))
+        return self._is_worker and self._room.turns.exists()
 
-    async def take(self) -> None:
-        """Wait for a worker's place; its head waits for that, and the head's loop bounds it."""
-        if self._worker and self._switch.go.exists():
-            # A switch that starts it has asked for it.
-            self._worker.go.touch()
-        while self._worker and not self._worker.is_taken:
-            self._worker.ask()
+    async def take(self, links: Links | None) -> None:
+        """Wait until all have a place: none fills its memory while another one has to wait.
+
+        The head has its own by its start, and its loop bounds this.
+        """
+        if not (links and self._room.turns.exists()):
+            return
+        if not self._is_worker:
+            await links.all_say("place")
+            links.say("places")
+            return
+        for _ in self._room.asked():
             await asyncio.sleep(LOOK)
+        links.say("place")
+        await links.all_say("places")
 
     async def pass_on(self, links: Links) -> NoReturn:
         """Tell the head's loop when a worker's Spark needs its place."""
         while True:
-            if self._worker and self._worker.back.exists():
+            if self._is_worker and self._room.back.exists():
                 links.say("back")
-            elif not self._worker and links.have_said("back"):
+            elif not self._is_worker and links.have_said("back"):
                 with suppress(OSError):
-                    self._switch.back.touch()
+                    self._room.back.touch()
             await asyncio.sleep(LOOK)
 
     def give_up(self) -> None:
-        """Leave the place of a worker to others."""
-        if self._worker:
-            self._worker.give_up()
+        """Leave the place of a worker to others; one that was killed has left it taken."""
+        if self._is_worker:
+            self._room.give_up()

@@ -87,8 +87,7 @@ class Supervisor:
         self._begun, self._serves, self._kind = 0.0, False, "serving"
         if self._unit["fabric"]:
             addresses = tuple(twins[0] for twins in self._unit["fabric"])
-            sparks = tuple(self._unit["sparks"])
-            rests = self._place.head_rests
+            sparks, rests = tuple(self._unit["sparks"]), self._place.head_rests
             self._group = Group(root, release, self._unit["rank"], sparks, addresses, rests)
 
     async def run(self) -> int:
@@ -145,6 +144,7 @@ class Supervisor:
         while problem := await self._container.remove():
             show(f"waiting for Docker to remove the last container: {problem}")
             await asyncio.sleep(RETRY)
+        self._place.give_up()
         if not self._group:
             await self._serve({})
             return
@@ -166,7 +166,7 @@ class Supervisor:
 
     async def _serve(self, environment: dict[str, str]) -> None:
         told = environment | await self._standby.known(self._links)
-        await self._place.take()
+        await self._place.take(self._links)
         show("starting the engine")
         self._begun = time.monotonic()
         if self._unit["unified"]:

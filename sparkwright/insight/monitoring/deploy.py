@@ -44,9 +44,8 @@ def reads(own: Target) -> Iterator[Ask[Any]]:
 
 def _units_of(own: Target) -> list[str]:
     """Return what tells of a Spark; it may be a worker in one seat, and a head in another."""
-    seats = [each for each in own.seats if each.recipe_name]
-    heads, workers = ([each for each in seats if each.is_head is head] for head in (True, False))
-    return [*([TIMER] if heads else []), *([SOCKET] if workers else [])]
+    heads = {each.is_head for each in own.seats if each.recipe_name}
+    return [unit for unit, is_head in ((TIMER, True), (SOCKET, False)) if is_head in heads]
 
 
 def metrics_units(names: Iterable[str], root: str, plan: FabricPlan | None) -> list[ManagedFile]:

@@ -19,7 +19,7 @@ from sparkwright.machine.preflight.preflight import differences, findings
 from sparkwright.machine.preflight.requirements import Requirements, summary
 from sparkwright.plan.memory.beside import engine_bytes
 from sparkwright.plan.memory.check import memory_findings
-from sparkwright.plan.memory.plan import Load, load_of, plan_memory
+from sparkwright.plan.memory.plan import plan_memory
 from sparkwright.plan.memory.turns import Tenant, alone, room, together, unmet
 from sparkwright.plan.release.lock import image_key, places
 from sparkwright.run.spark import fleet_of
@@ -149,7 +149,7 @@ def _requirements(own: Target) -> Requirements:
         hardware=own.hardware,
         settings=settings,
         release=release,
-        load=_load(own),
+        load=own.load,
         on_demand=own.on_demand,
         yields=own.yields,
         replica=own.replica,
@@ -174,12 +174,3 @@ def doubts_of(own: Target) -> tuple[Finding, ...]:
         return ()
     trusted = fleet_of(own.fleet).replicas[own.replica].trusts
     return tuple(doubts(own.release.recipe, trusted))
-
-
-def _load(own: Target) -> Load | None:
-    """Return the load of a seat; where the release has sizes by the plan, that of the recipe."""
-    if own.recipe is None or own.release is None:
-        return None
-    nodes = len(own.ranks)
-    recipe = own.recipe.for_sparks(nodes) if own.replicas else own.release.recipe
-    return load_of(recipe, own.lock, nodes)

@@ -16,7 +16,7 @@ from sparkwright.engine.operations import serving, switch_settings
 from sparkwright.engine.switch import Outcome, is_beside
 from sparkwright.run.session import start_session
 from sparkwright.run.state import read_now
-from sparkwright.run.target import Target, seats
+from sparkwright.run.target import Target, seats, target
 
 
 class Speed(Part):
@@ -46,7 +46,7 @@ def intend(answers: str) -> None:
 def switch(answers: str, minimum_speed: float | None = None) -> None:
     """Have the chosen replicas serve their releases, which are on their Sparks."""
     start_session(lease=True)
-    take_turns()
+    take_turns(name="Models that take turns", own=target())
     for own in seats():
         if own.release:
             switched(name="Serve the release", own=own, answers=answers, least=minimum_speed)

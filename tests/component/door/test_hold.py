@@ -288,14 +288,15 @@ def test_what_waits_in_vain_is_told_why(patient: Running, asked: Asked) -> None:
     heads: list[dict[str, str]] = []
     said.start()
     waiting(patient, 3)
-    patient.door.refuse('"coder" answers, for long;\nask again', 40)
+    patient.door.tell('"coder" answers, for long;\nask again', 40)
+    patient.door.let_wait(False)
     assert asked.all() == ["503"] * 2
     said.join(timeout=patience())
     assert all("coder answers, for long ask again." in str(answer) for _, answer in asked.answers)
     assert heads[0]["Retry-After"] == "40"
     # A request that comes then is refused at once, until the door may let requests wait again.
     assert patient.ask("POST", PATH)[2]["Retry-After"] == "40"
-    patient.door.let_wait()
+    patient.door.let_wait(True)
     asked.post()
     waiting(patient, 1)
     patient.door.offer("a")
@@ -305,7 +306,7 @@ def test_what_waits_in_vain_is_told_why(patient: Running, asked: Asked) -> None:
 
 def test_any_change_ends_a_refusal(patient: Running, asked: Asked) -> None:
     """Its author may have been killed; the reason it gave goes with the door's next restart."""
-    patient.door.refuse("why", 40)
+    patient.door.let_wait(False)
     patient.door.sync()
     asked.post()
     waiting(patient, 1)

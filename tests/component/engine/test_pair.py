@@ -86,7 +86,7 @@ def test_where_models_take_turns_the_worker_asks_for_its_place_and_gives_it_back
     head, worker = pair
     take_turns(pair)
     run = worker.root / "run"
-    asks, go, back = (run / f"{RELEASE}.worker.{word}" for word in ("asks", "go", "back"))
+    asks, go, back = (run / f"{RELEASE}.{word}" for word in ("asks", "go", "back"))
     for spark in pair:
         spark.start()
     until(asks.exists)

@@ -180,7 +180,7 @@ class Spark:
 
     def place(self, name: str) -> places.Room:
         """The words between a pair's worker and its Spark about its place."""
-        found, run = places.Room(self.root, f"{name}-1.worker"), self._address.parent / "run"
+        found, run = places.Room(self.root, f"{name}-1"), self._address.parent / "run"
         for word in ("asks", "go", "back"):
             setattr(found, word, run / getattr(found, word).name)
         return found

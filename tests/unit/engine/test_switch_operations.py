@@ -104,6 +104,18 @@ def test_what_differs_of_one_on_demand_is_put_right(found: dict[str, Any], comma
     assert driven.predicts_change(serving, release=NEW, settings=TURNS)
 
 
+@pytest.mark.parametrize(("active", "told"), [("inactive", True), ("active", False)])
+def test_the_last_words_tell_who_was_not_started(
+    active: str, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = list[str]()
+    monkeypatch.setattr(operations, "conclude", lambda *words: lines.append("".join(words)))
+    driven = spark(engines((NEW.id, active), current="old") | {"last": "old"})
+    assert driven.run(serving, release=NEW, settings=TURNS).did_succeed()
+    words = f"{NEW.id} is unproved until its first request, which starts it."
+    assert lines == ([words] if told else [])
+
+
 def test_a_run_has_what_a_person_stopped_be_started_again() -> None:
     told = engines(current=NEW.id) | {"last": NEW.id}
     told["units"][NEW.id]["masked"] = True

@@ -63,6 +63,8 @@ LEFT = SPARK.free - 4 * GIB
         (CARD, spark(engine=1), False),
         # What is not known is not tried.
         (SIZED, SPARK, False),
+        # One that takes turns starts in the place of the one before.
+        (replace(SIZED, on_demand=True), spark(available=2**50, engine=1), False),
         # A pair is never two.
         (settings("qwen3.6-35b-fp8", sparks=2), spark(available=2**50), False),
         (settings("lab-tiny", "lab"), spark(available=4 * GIB), True),

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from host.engine.turns.decision import QUIET, Contender, Do, Phase, next_steps
+from host.engine.turns.decision import QUIET, Contender, next_steps
 from tests.unit.engine.turns_world import LOOK, Request, World, wait_beyond
 
 
 def _serving(name: str, size: int, **more) -> Contender:
-    return replace(Contender(name, size, phase=Phase.SERVING), **more)
+    return Contender(name, size, **{"phase": "serving", **more})
 
 
 def _steps(*replicas: Contender, total: int = 10, now: float = 1000, drain: float = 300):
@@ -27,78 +27,83 @@ WAITS = Contender("b", 6, waits=999)
 @pytest.mark.parametrize(
     ("replicas", "expected"),
     [
-        pytest.param([WAITS], [(Do.START, "b")], id="room"),
-        pytest.param([_serving("a", 6), WAITS], [(Do.CLOSE, "a")], id="first the door"),
-        pytest.param([_serving("a", 6, closed=998), WAITS], [(Do.STOP, "a")], id="then the engine"),
+        pytest.param([WAITS], [("start", "b")], id="room"),
+        pytest.param([_serving("a", 6), WAITS], [("close", "a")], id="first the door"),
+        pytest.param([_serving("a", 6, closed=998), WAITS], [("stop", "a")], id="then the engine"),
         pytest.param(
             [_serving("a", 6, closed=998, in_flight=1), WAITS], [], id="not with requests in flight"
         ),
         pytest.param(
-            [replace(_serving("a", 6), phase=Phase.STOPPING), WAITS], [], id="its end is awaited"
+            [replace(_serving("a", 6), phase="stopping"), WAITS], [], id="its end is awaited"
         ),
         pytest.param([_serving("a", 6, since=990, used=998, turn=60), WAITS], [], id="in its turn"),
         pytest.param(
             [_serving("a", 6, since=990, used=997, turn=60), WAITS],
-            [(Do.CLOSE, "a")],
+            [("close", "a")],
             id="quiet in its turn",
         ),
         pytest.param(
-            [_serving("a", 6, pinned=True), WAITS], [(Do.REFUSE, "b")], id="beside a pinned one"
+            [_serving("a", 6, pinned=True), WAITS], [("refuse", "b")], id="beside a pinned one"
+        ),
+        pytest.param(
+            [_serving("a", 6, phase="stopping"), WAITS, Contender("c", 4, waits=1000)],
+            [("start", "c")],
+            id="nor does it keep others from what is free",
         ),
         pytest.param(
             [Contender("a", 6, on_demand=False), WAITS],
-            [(Do.REFUSE, "b")],
+            [("refuse", "b")],
             id="the place of one that always runs, though it is down",
         ),
-        pytest.param([replace(WAITS, barred="it failed")], [(Do.REFUSE, "b")], id="barred"),
+        pytest.param([replace(WAITS, barred="it failed")], [("refuse", "b")], id="barred"),
         pytest.param(
-            [_serving("a", 6, closed=998)], [(Do.OPEN, "a")], id="nobody needs it any more"
+            [_serving("a", 6, closed=998)], [("open", "a")], id="nobody needs it any more"
         ),
         pytest.param(
             [_serving("a", 6, closed=600, in_flight=1), WAITS],
-            [(Do.OPEN, "a"), (Do.REFUSE, "b")],
+            [("open", "a"), ("refuse", "b")],
             id="an answer without end",
         ),
         pytest.param(
             [_serving("a", 4, used=10), _serving("c", 4, used=5), WAITS],
-            [(Do.CLOSE, "c")],
+            [("close", "c")],
             id="the least recently used",
         ),
         pytest.param(
             [_serving("a", 2, used=5), _serving("c", 6, used=9), WAITS],
-            [(Do.CLOSE, "c")],
+            [("close", "c")],
             id="none whose end would not help",
         ),
         pytest.param(
-            [_serving("a", 6, used=100, idle=900)], [(Do.CLOSE, "a")], id="unused for its time"
+            [_serving("a", 6, used=100, idle=900)], [("close", "a")], id="unused for its time"
         ),
         pytest.param([_serving("a", 6, used=101, idle=900)], [], id="used within its time"),
         pytest.param(
-            [Contender("a", 2, phase=Phase.STARTING, since=990), WAITS],
+            [Contender("a", 2, phase="starting", since=990), WAITS],
             [],
             id="one start at a time",
         ),
         pytest.param(
-            [Contender("a", 2, phase=Phase.STARTING, bound=50, since=949)],
-            [(Do.STOP, "a")],
+            [Contender("a", 2, phase="starting", bound=50, since=949)],
+            [("stop", "a")],
             id="a start without end",
         ),
         pytest.param(
-            [Contender("a", 2, phase=Phase.STARTING, on_demand=False), WAITS],
-            [(Do.START, "b")],
+            [Contender("a", 2, phase="starting", on_demand=False), WAITS],
+            [("start", "b")],
             id="one that always runs starts by itself",
         ),
         pytest.param(
             [_serving("a", 1, grouped=True), Contender("b", 1, grouped=True, waits=9)],
-            [(Do.CLOSE, "a")],
+            [("close", "a")],
             id="one fabric",
         ),
         pytest.param(
-            [_serving("a", 6, wanted_back=990)], [(Do.CLOSE, "a")], id="the other Spark needs it"
+            [_serving("a", 6, wanted_back=True)], [("close", "a")], id="the other Spark needs it"
         ),
         pytest.param(
             [_serving("a", 6, in_flight=1, used=1000), WAITS, Contender("c", 4, waits=1000)],
-            [(Do.START, "c"), (Do.CLOSE, "a")],
+            [("start", "c"), ("close", "a")],
             id="one that takes nothing from the first goes before",
         ),
         pytest.param(
@@ -107,7 +112,7 @@ WAITS = Contender("b", 6, waits=999)
                 WAITS,
                 Contender("c", 4, waits=1000, spare=1),
             ],
-            [(Do.CLOSE, "a")],
+            [("close", "a")],
             id="one that would does not",
         ),
     ],
@@ -118,8 +123,8 @@ def test_rule(replicas, expected):
 
 def test_a_spark_of_its_own_head_room_counts_once():
     alone = [_serving("a", 4, spare=2), Contender("b", 4, spare=2, waits=1)]
-    assert _steps(*alone) == [(Do.START, "b")]
-    assert _steps(*alone, total=9) == [(Do.CLOSE, "a")]
+    assert _steps(*alone) == [("start", "b")]
+    assert _steps(*alone, total=9) == [("close", "a")]
 
 
 SIZES = st.integers(1, 10)
@@ -162,7 +167,7 @@ def test_whatever_comes_all_are_served_and_no_rule_is_broken(replicas, total, as
     """Never over the plan, never a pinned one, never one in flight (`World`); always progress."""
     declared = _declared(replicas, total)
     for each in (each for each in declared if not each.on_demand):
-        declared[declared.index(each)] = replace(each, phase=Phase.SERVING)
+        declared[declared.index(each)] = replace(each, phase="serving")
     if not declared:
         return
     # No answer is longer than the drain; the hold is as long as the longest wait can be.
@@ -188,7 +193,7 @@ def test_two_greedy_clients_get_their_turns_in_blocks():
     ]
     world.run(requests)
     waits = [each.began - each.came for each in requests]
-    starts = [at for at, step in world.steps if step.do == Do.START]
+    starts = [at for at, step in world.steps if step.do == "start"]
     assert max(waits) <= 2 * (length + stop + start) + turn + 10 * LOOK
     # When nobody comes any more, the last turn ends early.
     assert min(b - a for a, b in pairwise(starts[:-1])) >= turn + start
@@ -211,10 +216,10 @@ def test_a_pair_is_given_up_for_two_singles_and_comes_back():
     world = World([pair, Contender("x", 4), Contender("y", 4)], 10)
     requests = [Request("x", 1, 5), Request("y", 2, 5), Request("pair", 120, 5)]
     world.run(requests)
-    done = [(step.do, step.name) for _, step in world.steps if step.do in (Do.START, Do.STOP)]
-    assert done[:3] == [(Do.STOP, "pair"), (Do.START, "x"), (Do.START, "y")]
-    assert {*done[3:5]} == {(Do.STOP, "x"), (Do.STOP, "y")}
-    assert done[5:] == [(Do.START, "pair")]
+    done = [(step.do, step.name) for _, step in world.steps if step.do in ("start", "stop")]
+    assert done[:3] == [("stop", "pair"), ("start", "x"), ("start", "y")]
+    assert {*done[3:5]} == {("stop", "x"), ("stop", "y")}
+    assert done[5:] == [("start", "pair")]
     assert all(each.ended for each in requests)
 
 
@@ -228,7 +233,7 @@ def test_a_thousand_requests(seed):
     start = 30.0
     sizes = {"coder": 6, "vision": 5, "chat": 6, "small": 2, "rerank": 1}
     models = [
-        Contender("embed", 1, on_demand=False, phase=Phase.SERVING),
+        Contender("embed", 1, on_demand=False, phase="serving"),
         *(Contender(name, size, turn=60, idle=1800) for name, size in sizes.items()),
     ]
     requests: list[Request] = []
@@ -245,7 +250,7 @@ def test_a_thousand_requests(seed):
     world = World(models, 10, start=start, stop=1)
     world.run(requests)
     assert [each.refused for each in requests if each.refused] == []
-    stops = [(at, step.name) for at, step in world.steps if step.do == Do.STOP]
+    stops = [(at, step.name) for at, step in world.steps if step.do == "stop"]
     spans = [(each.name, each.began, each.ended) for each in requests]
     waits = sorted(wait_beyond(each.name, each.came, each.began, stops, spans) for each in requests)
     assert waits[950] <= start + 5
@@ -253,4 +258,4 @@ def test_a_thousand_requests(seed):
     long = [each for each in waits if each > start / 2]
     assert long[len(long) // 2] <= start + 5
     assert long[int(0.95 * len(long))] <= 2 * start + 5
-    assert sum(step.do == Do.START for _, step in world.steps) > 20
+    assert sum(step.do == "start" for _, step in world.steps) > 20

@@ -9,7 +9,7 @@ import pytest
 
 from sparkwright.common.hardware import GIB
 from sparkwright.common.paths import HOST_FILES
-from sparkwright.engine.deploy import declared, started, stopped, turns_text
+from sparkwright.engine.deploy import started, stopped, take_turns, turns_text
 from sparkwright.engine.operations import switch_settings
 from sparkwright.plan.memory.turns import together
 from sparkwright.run import spark as run_spark
@@ -79,7 +79,7 @@ def test_the_loop_gets_all_that_its_design_names(site: Path) -> None:
     }
     assert {*json.loads(_in_design())["replicas"]["coder"]} == {*told["replicas"]["chat"]}
     assert together(own.tenants, told["total"]) == "chat + embed | embed + rank"
-    assert driven.predicts_change(declared, own=own)
+    assert driven.predicts_change(take_turns, own=own)
     # They are made for the room beside the others, and have no standby.
     assert [each.release.standby for each in own.seats if each.release] == [0, 0, 0]
     assert [switch_settings(each).others for each in own.seats] == [
@@ -101,13 +101,13 @@ def test_a_spark_without_turns_has_no_manifest(site: Path) -> None:
     removed_by = "rm -f /etc/systemd/system/turns.service /r/manifests/turns.json "
     for files, removed in ((here, True), ({}, False)):
         driven = spark(site, files=files)
-        assert driven.run(declared, own=target_of(driven)).did_succeed()
+        assert driven.run(take_turns, own=target_of(driven)).did_succeed()
         assert any(removed_by in script for script in driven.scripts()) is removed
 
 
 def test_the_loop_runs_where_models_take_turns(site: Path) -> None:
     driven = spark(site)
-    assert driven.run(declared, own=target_of(driven)).did_succeed()
+    assert driven.run(take_turns, own=target_of(driven)).did_succeed()
     *_, enable, start = driven.scripts()
     assert enable == "systemctl enable --quiet turns.service"
     assert start == "systemctl daemon-reload && systemctl restart turns.service"

@@ -1,6 +1,7 @@
 """The loop of turns beside a switch and a group's worker: what it takes for whose place."""
 
 import json
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,12 +30,12 @@ class Door:
     def hold(self) -> None:
         self.is_closed = True
 
-    def refuse(self, why: str, again: int) -> None:
-        self.heard.append(why)
+    def let_wait(self, may: bool) -> None:
+        if not may:
+            self.heard.append(self.why)
 
-    def let_wait(self) -> None: ...
-
-    def tell(self, *_: Any) -> None: ...
+    def tell(self, why: str = "", again: int = 0) -> None:
+        self.why = why
 
 
 class Spark:
@@ -71,7 +72,7 @@ class Spark:
     def look(self, waits: str = "") -> dict[str, Any]:
         """Have the loop look while a request waits; return the doors by the names of replicas."""
         self.turns.look()
-        doors = {name: each.door for name, each in self.turns._seats.items()}
+        doors = {name: each._door for name, each in self.turns._seats.items()}
         for name, door in doors.items():
             door.held = int(name == waits)
         self.acts.clear()
@@ -105,7 +106,7 @@ def test_who_waits_beside_a_switch_is_not_refused(spark: Spark) -> None:
     spark.lay("a", "a-2")
     spark.states["switch@a-2.service"] = "active"
     doors = spark.look(waits="b")
-    assert (doors["b"].heard, doors["a"].is_closed, spark.acts) == ([], False, [])
+    assert (doors["b"].heard, doors.keys(), spark.acts) == ([], {"b", "c"}, [])
     assert not spark.look(waits="c")["c"].heard
     assert spark.acts == ["start vllm@c-1.service"]
     spark.turns = loop.Turns(spark.root)
@@ -128,4 +129,21 @@ def test_a_worker_that_serves_has_a_place_whoever_gave_it(spark: Spark) -> None:
     spark.declare("b", 5)
     spark.look(waits="b")
     assert not spark.acts
-    assert (places.RUN / "big-1.worker.back").exists()
+    assert (places.RUN / "big-1.back").exists()
+
+
+@pytest.mark.parametrize("served", [True, False])
+def test_who_stops_an_engine_just_when_it_serves_has_stopped_no_start(
+    spark: Spark, served: bool
+) -> None:
+    """The loop may not have seen it serve; the next request starts it at once."""
+    spark.declare("a", 6)
+    unit, door = "vllm@a-1.service", spark.look()["a"]
+    door.held = 1
+    spark.turns.look()
+    since = int(time.monotonic() * 1e6) if served else 0
+    for state in (f"deactivating\nActiveEnterTimestampMonotonic={since}", "inactive"):
+        spark.states[unit] = state
+        spark.turns.look()
+    assert spark.acts == [f"start {unit}"] * (2 if served else 1)
+    assert door.heard == ([] if served else ["its start failed: it was stopped"])

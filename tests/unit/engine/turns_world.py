@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from host.engine.turns.decision import Contender, Do, Phase, Step, fit, next_steps
+from host.engine.turns.decision import Contender, Step, fit, next_steps
 
 LOOK = 0.5
-_STILL = (Phase.STOPPED, Phase.SERVING)
+_STILL = ("stopped", "serving")
 
 
 @dataclass
@@ -57,10 +57,9 @@ class World:
                 request.refused = "held for too long"
         self.open = [each for each in self.open if each.ended is None and not each.refused]
         for name, each in self.replicas.items():
-            lasts = {Phase.STARTING: self.start, Phase.STOPPING: self.stop}.get(each.phase)
-            if lasts is not None and self.now >= each.since + lasts:
-                starts = each.phase == Phase.STARTING
-                new = Phase.SERVING if starts else Phase.STOPPED
+            if self.has_ended(each):
+                starts = each.phase == "starting"
+                new = "serving" if starts else "stopped"
                 closed = each.closed if starts else None
                 self._set(name, phase=new, since=self.now, used=self.now, closed=closed)
             here = [one for one in self.open if one.name == name]
@@ -69,38 +68,47 @@ class World:
             self._set(name, in_flight=len(flying), waits=waits)
             if flying:
                 self._set(name, used=self.now)
-        for step in [*next_steps(self.replicas.values(), self.total, self.now, self.drain)]:
+        found = self.contenders()
+        for step in [*next_steps(found, self.total, self.now, self.drain)]:
             self.steps.append((self.now, step))
-            self._take(step)
-        assert fit([each for each in self.replicas.values() if each.takes], self.total)
-        starting = [each for each in self.replicas.values() if each.phase == Phase.STARTING]
-        assert len(starting) <= 1
+            self.take(step)
+        found = self.contenders()
+        assert fit([each for each in found if each.takes], self.total)
+        assert sum(each.phase == "starting" for each in found) <= 1
+
+    def contenders(self) -> list[Contender]:
+        return [*self.replicas.values()]
+
+    def has_ended(self, each: Contender) -> bool:
+        """Tell whether the start or the stop of an engine is over."""
+        lasts = {"starting": self.start, "stopping": self.stop}.get(each.phase)
+        return lasts is not None and self.now >= each.since + lasts
 
     def _lets_in(self, name: str) -> bool:
         each = self.replicas[name]
-        return each.phase == Phase.SERVING and each.closed is None
+        return each.phase == "serving" and each.closed is None
 
     def _set(self, name: str, **values) -> None:
         self.replicas[name] = replace(self.replicas[name], **values)
 
-    def _take(self, step: Step) -> None:
+    def take(self, step: Step) -> None:
         each = self.replicas[step.name]
         match step.do:
-            case Do.CLOSE:
-                assert each.phase == Phase.SERVING
+            case "close":
+                assert each.phase == "serving"
                 self._set(step.name, closed=self.now)
-            case Do.OPEN:
+            case "open":
                 self._set(step.name, closed=None, since=self.now)
-            case Do.STOP:
+            case "stop":
                 assert each.on_demand
                 assert not each.in_flight
-                assert each.closed is not None or each.phase == Phase.STARTING
-                assert not each.pinned or each.phase == Phase.STARTING
-                self._set(step.name, phase=Phase.STOPPING, since=self.now)
-            case Do.START:
-                assert each.phase == Phase.STOPPED
-                self._set(step.name, phase=Phase.STARTING, since=self.now)
-            case Do.REFUSE:
+                assert each.closed is not None or each.phase == "starting"
+                assert not each.pinned or each.phase == "starting"
+                self._set(step.name, phase="stopping", since=self.now)
+            case "start":
+                assert each.phase == "stopped"
+                self._set(step.name, phase="starting", since=self.now)
+            case "refuse":
                 for request in self.open:
                     if request.name == step.name and request.began is None:
                         request.refused = step.why

@@ -131,7 +131,7 @@ class GatewayProxy:
                 replica = choice(untried)
                 untried.remove(replica)
                 barred = replica.name in self.barred.get(request.headers.get(_CLIENT, ""), ())
-                last = not untried or (replica.rests and not barred)
+                last = not untried or (replica.state == "stopped" and not barred)
                 with replica.busy():
                     answer = await self._ask(replica, request, body, last, barred)
                 if answer is not None:
@@ -142,8 +142,7 @@ class GatewayProxy:
     ) -> web.StreamResponse | None:
         """Pass on what a replica answers; None where another one may answer instead.
 
-        Args:
-            barred: This client's key does not start it: it starts what it may ask by itself.
+        One that is `barred` to this client's key is not started for it.
         """
         headers = {each: request.headers[each] for each in _ASKED if each in request.headers}
         headers |= {"Content-Type": "application/json", **replica.authorization}

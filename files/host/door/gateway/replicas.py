@@ -22,7 +22,7 @@ class Backend:
         authorization: The header that opens its door; empty where it needs none.
         on_demand: Requests start it.
         fault: Why it does not serve; empty while it does.
-        rests: Its door answers that no engine serves now, and a request may start one.
+        state: What clients are told of it; "stopped": its door has no engine, a request starts one.
         in_flight: Requests that it has not answered to the end.
     """
 
@@ -31,7 +31,7 @@ class Backend:
     authorization: dict[str, str]
     on_demand: bool = False
     fault: str = ""
-    rests: bool = False
+    state: str = "serving"
     in_flight: int = 0
 
     @contextmanager
@@ -42,11 +42,6 @@ class Backend:
             yield
         finally:
             self.in_flight -= 1
-
-    @property
-    def state(self) -> str:
-        """Its state, as clients read it."""
-        return "stopped" if self.rests else "down" if self.fault else "serving"
 
     async def look(self, session: ClientSession) -> None:
         """Ask its door whether it serves; that starts none, as only a POST does."""
@@ -61,11 +56,12 @@ class Backend:
                 status = answer.status
         except (ClientError, OSError, TimeoutError) as error:
             self.fault = f"no answer from {self.url}: {error or type(error).__name__}"
-            self.rests = False
+            self.state = "down"
             return
         said = "refuses the key" if status == 401 else f"answers {status}"
         self.fault = "" if status == 200 else f"{self.url} {said}"
-        self.rests = self.on_demand and status == 503
+        waits = self.on_demand and status == 503
+        self.state = "serving" if status == 200 else "stopped" if waits else "down"
 
 
 def choice(replicas: Sequence[Backend]) -> Backend:
@@ -74,7 +70,7 @@ def choice(replicas: Sequence[Backend]) -> Backend:
     Else it is one that requests start, rather than one that cannot be reached; and of several the
     one that has been asked already.
     """
-    rest = [each for each in replicas if each.rests]
+    rest = [each for each in replicas if each.state == "stopped"]
     if rest and all(each.fault for each in replicas):
         return max(rest, key=lambda each: (each.in_flight, random.random()))
     return min(replicas, key=lambda each: (each.fault != "", each.in_flight, random.random()))
@@ -84,11 +80,9 @@ async def look(replicas: Sequence[Backend], session: ClientSession) -> None:
     """Ask every door once; tell systemd which replicas serve, and why the others do not."""
     await asyncio.gather(*(each.look(session) for each in replicas))
     serving = ", ".join(each.name for each in replicas if not each.fault)
-    rests = ", ".join(each.name for each in replicas if each.rests)
-    down = (each for each in replicas if each.fault and not each.rests)
-    lost = [f"{each.name} does not ({each.fault})" for each in down]
-    started = [f"started by requests: {rests}"] if rests else []
-    show("; ".join([f"in service: {serving or 'none'}", *lost, *started]))
+    rests = [f"started by requests: {each.name}" for each in replicas if each.state == "stopped"]
+    lost = [f"{each.name} does not ({each.fault})" for each in replicas if each.state == "down"]
+    show("; ".join([f"in service: {serving or 'none'}", *lost, *rests]))
 
 
 async def watch(replicas: Sequence[Backend], session: ClientSession) -> None:

@@ -24,7 +24,7 @@ from host.common.seat import laid_down, place
 from host.door.door import Door
 from host.door.haproxy import DoorError
 from host.engine.crash_guard import boot_id
-from host.engine.places import PlaceError, Room
+from host.engine.places import Room
 from host.engine.standby import Standby
 from host.engine.switch import state, units
 from host.engine.switch.candidate import MARGIN, Candidate, Refusal, check
@@ -137,7 +137,7 @@ class Switch:
             self._stoppable = False
             self._return(previous, ran)
             self._record.unlink(missing_ok=True)
-            known = isinstance(error, (Refusal, PlaceError, DoorError, OSError))
+            known = isinstance(error, (Refusal, DoorError, OSError))
             raise Refusal(str(error) if known else f"unexpected {error!r}") from error
         self._stoppable = False
         if previous and beside:
@@ -240,7 +240,7 @@ class Switch:
         seconds = laid_down(self._root, previous).get("start_timeout", 3600) + MARGIN
         deadline = time.monotonic() + seconds
         self._report.close()
-        with suppress(PlaceError):
+        with suppress(TimeoutError):
             # It comes back in any case: it was there before.
             self._place.take(lambda: time.sleep(LOOK))
         # Until it is up, clients wait for it.

@@ -1,16 +1,17 @@
-"""A replica of a Spark on which models take turns: its door and unit, as the loop finds them."""
+"""The replicas of a Spark on which models take turns, as the loop finds them."""
 
 from collections.abc import Mapping
-from math import inf
+from contextlib import suppress
+from math import ceil, inf
 from pathlib import Path
 from typing import Any
 
 from host.common import starts
 from host.common.log import log
-from host.common.seat import SEATS, laid_down
+from host.common.seat import laid_down
 from host.door.door import Door, recorded_hold
-from host.engine import places
-from host.engine.switch import state, units
+from host.engine.places import Room
+from host.engine.switch import units
 from host.engine.switch.candidate import MARGIN
 from host.engine.turns.decision import Contender, Phase, Step
 
@@ -18,7 +19,7 @@ from host.engine.turns.decision import Contender, Phase, Step
 WISH = 15.0
 # Seconds for which a model is refused after a start that failed, and within which what waits has
 # heard so: haproxy tries each request again every second.
-PAUSE, HEARD = 300.0, 1.2
+PAUSE, HEARD = 300, 1.2
 # The same of a start that somebody has stopped.
 STOPPED = 10.0
 # Seconds for which a model whose clients were told to come back waits for them.
@@ -27,208 +28,191 @@ BACK = 60.0
 # long; and those of a start that nobody has seen.
 LONG, UNSEEN = 60, 120
 
-_PHASES = {
-    **dict.fromkeys(("active", "reloading"), Phase.SERVING),
-    **{"activating": Phase.STARTING, "deactivating": Phase.STOPPING},
+_PHASES: dict[str, Phase] = {
+    **{"active": "serving", "reloading": "serving"},
+    **{"activating": "starting", "deactivating": "stopping"},
 }
-# What the decision gets as it is declared, and as a seat has it.
-_DECLARED = ("spare", "turn", "idle", "grouped", "on_demand")
-_SEEN = (
-    *("size", "bound", "usual", "hold", "phase", "since", "used", "in_flight", "held"),
-    *("waits", "closed", "wanted_back", "barred"),
-)
+_DECLARED = ("size", "spare", "turn", "idle", "grouped", "on_demand", "pinned")
+
+# What systemd says of a unit, and a run of a replica.
+Unit = Mapping[str, str]
+Declared = Mapping[str, Any]
 
 
-class Seat:
-    """A replica as it was at the last look; what is forgotten here is found anew."""
+class Seat(Contender):
+    """A replica with its door, as it was at the last look; what is forgotten here is found anew."""
 
-    def __init__(self, root: Path, name: str, declared: Mapping[str, Any], now: float) -> None:
-        self.name, self.declared = name, declared
-        self.place = root / SEATS / declared["seat"] if declared["seat"] else root
-        self.door = Door(self.place)
-        # What it should serve, and what a switch under way tries.
-        self.release, self.new, self.size = "", "", declared["size"]
-        self.phase, self.since, self.used, self.asked = Phase.STOPPED, now, now, now
-        # Since when a start is under way, however often systemd tries.
-        self.begun: float | None = None
-        self.waits: float | None = None
-        self.closed: float | None = None
-        self.wanted_back: float | None = None
-        # Until when its door refuses what would wait; at first nobody knows.
-        self.refuses: float | None = now
-        self.is_deferred = False
-        self.in_flight = self.held = self.hits = self.starts = self.refused = 0
-        # Until when it is not started again, and why; and whether systemd has its unit so.
-        self.failed, self.is_known = (now, ""), False
-        self.barred = self.why = ""
-        self.usual, self.hold, self.bound = 0.0, 0.0, inf
-        self.step: Step | None = None
+    def __init__(self, place: Path, name: str, declared: Declared, now: float) -> None:
+        super().__init__(name, since=now, used=now, **{key: declared[key] for key in _DECLARED})
+        self.declared = declared
+        self._place, self._door, self._release = place, Door(place), ""
+        # Until when it is wished for; without end where clients were told to come back.
+        self._wished = now
+        # Until when its door refuses what would wait, and why; at first nobody knows.
+        self._refuses: tuple[float, str] | None = now, ""
+        # Until when it is not started again, why, and while its unit is in which state; "" for any.
+        self._failed = now, "", ""
+        self._starts = self._hits = self._refused = 0
 
-    def point(self, release: str) -> None:
-        """Take note of the release that it should serve."""
-        if release != self.release:
-            self.release, self.failed = release, (0.0, "")
-            self.usual = starts.usual(starts.alike(self.place, release))
-            # Until the next one of the inventory serves, this one takes what it was made for.
-            orders = state.load(self.place / f"manifests/switch@{release}.json") or {}
-            self.size = max(self.declared["size"], orders.get("engine") or 0)
-
-    def look(self, unit: Mapping[str, str], switched: bool, full: str, now: float) -> Contender:
-        """Return the replica as it is now.
-
-        Args:
-            unit: what systemd says of the engine of its release.
-            switched: a switch is at work on it: everything about it stays as it is.
-            full: why nothing is begun on the Spark; "" where there is room.
-        """
-        self._follow(phase_of(unit), unit, now)
-        self.in_flight, self.held, self.hits = self.door.counts(self.release)
+    def look(self, release: str, unit: Unit, full: str, now: float) -> None:
+        """Take note of how it is now; `full` is why nothing is begun on the Spark, or ""."""
+        if release != self._release:
+            self._release, self._failed = release, (now, "", "")
+            self.usual = starts.usual(starts.alike(self._place, release))
+        self._follow(unit, now)
+        self.in_flight, self.held, self._hits = self._door.counts(release)
         if self.in_flight or self.held:
             self.used = max(self.used, now)
         self.barred = self._barred(unit, full, now)
-        over = self.refuses is not None and (now >= self.refuses or self.phase == Phase.SERVING)
+        over = self._refuses and (now >= self._refuses[0] or self.phase == "serving")
         if over and not self.barred:
-            self.door.let_wait()
-            self.refuses, self.why = None, ""
+            self._door.let_wait(True)
+            self._refuses = None
         if self.held:
-            self.asked, self.waits = now, now if self.waits is None else self.waits
-        elif self.phase == Phase.SERVING or (not self.is_deferred and now - self.asked > WISH):
+            self._wished = max(self._wished, now + WISH)
+            self.waits = now if self.waits is None else self.waits
+        elif self.phase == "serving" or now > self._wished:
             self.waits = None
-        if not self.door.is_closed:
+        if not self._door.is_closed:
             self.closed = None
-        elif self.phase == Phase.STOPPED and self.declared["on_demand"] and not switched:
+        elif self.phase == "stopped" and self.on_demand:
             # What comes now waits for the next turn.
-            self.door.prefer(self.release)
+            self._door.prefer(release)
             self.closed = None
         elif self.closed is None:
             self.closed = now
-        back = places.Room(self.place, self.release).back
-        if self.phase == Phase.STOPPED:
-            back.unlink(missing_ok=True)
-        self.wanted_back = now if back.exists() else None
-        self.bound = laid_down(self.place, self.release).get("start_timeout", 3600) + MARGIN
+        self.wanted_back = Room(self._place, release).back.exists()
+        self.bound = laid_down(self._place, release).get("start_timeout", 3600) + MARGIN
         hold = self.declared["hold"]
-        self.hold = recorded_hold(self.place, self.release) if hold is None else hold
-        return self._told(switched)
-
-    def _told(self, switched: bool) -> Contender:
-        told = {key: self.declared[key] for key in _DECLARED}
-        told |= {key: getattr(self, key) for key in _SEEN}
-        return Contender(self.name, pinned=self.declared["pinned"] or switched, **told)
-
-    def _follow(self, phase: Phase, unit: Mapping[str, str], now: float) -> None:
-        """Take note of the phase; between two of systemd's tries a start goes on."""
-        if phase == Phase.STOPPING and self.begun is not None:
-            phase = Phase.STARTING
-        if phase == self.phase:
-            return
-        if phase == Phase.STARTING:
-            self.begun = now
-        elif phase == Phase.SERVING and self.begun is not None:
-            self.starts += 1
-            self.usual = starts.usual(starts.alike(self.place, self.release)) or self.usual
-            self.door.tell()
-        elif phase == Phase.STOPPED and self.begun is not None:
-            # Who has stopped it by hand did not mean the requests that wait.
-            self.is_known = unit.get("ActiveState") == "failed"
-            pause = PAUSE if self.is_known else STOPPED
-            self.failed = now + pause, unit.get("StatusText") or "it was stopped"
-        if phase != Phase.STARTING:
-            self.begun = None
-        self.phase, self.since = phase, now
-        if phase == Phase.SERVING:
-            self.used, self.is_deferred = now + BACK if self.is_deferred else now, False
-
-    def keep_out(self, now: float) -> None:
-        """Let no request in: what comes waits for its next turn."""
-        self.door.hold()
-        self.closed = now
-
-    def let_in(self, now: float) -> None:
-        """Let requests in, for another turn."""
-        self.door.prefer(self.release)
-        self.closed, self.since = None, now
-
-    def refuse(self, why: str, again: float, until: float) -> None:
-        """Refuse what waits, and what comes until then, or while its model may not be started."""
-        self.door.refuse(why, round(again))
-        self.refused += self.held if self.refuses is None else 0
-        self.refuses, self.why = until, why
-
-    def stop(self, why: str, now: float) -> None:
-        """Give its place up; a start that is stopped has failed."""
-        if self.begun is not None:
-            self.failed, self.begun = (now + PAUSE, why), None
-        units.systemctl("stop", "--no-block", f"vllm@{self.release}.service")
-
-    def start(self, now: float) -> None:
-        """Begin its start; if nothing comes of it, the next look finds that it has failed."""
-        names = self.door.haproxy.names().items()
-        log(f"{self.name} was asked for by {', '.join(who for who, n in names if n[1])}")
-        about = round(self.usual) or UNSEEN
-        self.door.tell(f"it starts, which takes about {about} s", about)
-        unit = f"vllm@{self.release}.service"
-        units.reset_failed(unit)
-        units.systemctl("start", "--no-block", unit)
-        self.phase, self.since, self.begun = Phase.STARTING, now, now
-
-    def _barred(self, unit: Mapping[str, str], full: str, now: float) -> str:
-        if self.is_known and unit.get("ActiveState") != "failed":
-            # A run has had it forgotten.
-            self.failed, self.is_known = (now, ""), False
-        until, why = self.failed
-        if unit.get("LoadState") == "masked":
-            return "it is stopped, until its owner starts it"
-        if not self.release:
-            return "it was not set up yet"
-        if now < until:
-            return f"its start failed: {why}"
-        return full if self.phase == Phase.STOPPED else ""
-
-
-class Worker(Seat):
-    """The seat of a group's worker: of its door and its requests only its head knows."""
+        self.hold = recorded_hold(self._place, release) if hold is None else hold
+        if self.on_demand and self.held and self.phase == "stopped" and self._refuses is None:
+            self._tell("other models of this Spark have their turn")
 
     @property
-    def _asked(self) -> places.Room:
-        return places.Room(self.place, f"{self.release}.worker")
+    def told(self) -> dict[str, Any]:
+        """What is said of it beside its phase: DESIGN.md has the keys."""
+        counts = {"starts": self._starts, "hits": self._hits, "refused": self._refused}
+        why = (self._refuses and self._refuses[1]) or self.barred
+        return {**counts, "seconds": round(self.usual) or UNSEEN, "why": why}
 
-    def look(self, unit: Mapping[str, str], switched: bool, full: str, now: float) -> Contender:
-        """Return it as it is now: it wishes for a place, or has one, which may be asked back."""
-        place, phase = self._asked, phase_of(unit)
-        if phase == Phase.STOPPED:
-            place.give_up()
-        if not place.go.exists() and phase != Phase.SERVING:
-            phase = Phase.STOPPED
-        if phase != self.phase:
-            if phase == Phase.STOPPED and self.release:
-                # The end of a turn is no failure: systemd is not to count it as one.
-                units.reset_failed(f"vllm@{self.release}.service")
-            self.phase, self.since = phase, now
-        waits = now if self.waits is None else self.waits
-        self.waits = waits if phase == Phase.STOPPED and place.asks.exists() else None
-        self.closed = (self.closed or now) if place.back.exists() else None
-        # Whoever uses it, its head ends its turn.
-        self.in_flight, self.used, self.barred = 1, now, full
-        return self._told(switched)
+    def _follow(self, unit: Unit, now: float) -> None:
+        """Take note of the phase; between two of systemd's tries a start goes on."""
+        phase, starts_now = phase_of(unit), self.phase == "starting"
+        # One that has served since the last look is over.
+        served = int(unit.get("ActiveEnterTimestampMonotonic") or 0) / 1e6 > self.since
+        if starts_now and phase == "stopping" and not served:
+            phase = "starting"
+        if phase == self.phase:
+            return
+        if starts_now and phase == "serving":
+            self._starts += 1
+            self.usual = starts.usual(starts.alike(self._place, self._release)) or self.usual
+            self._door.tell()
+        elif starts_now and phase == "stopped" and not served and now >= self._failed[0]:
+            # Who has stopped it by hand did not mean the requests that wait.
+            state = unit.get("ActiveState", "")
+            until = now + (PAUSE if state == "failed" else STOPPED)
+            self._failed = until, unit.get("StatusText") or "it was stopped", state
+        self.phase, self.since = phase, now
+        if phase == "serving":
+            self.used = now + BACK if self._wished == inf else now
+            self._wished = now
 
-    def start(self, now: float) -> None:
-        """Give it the place for which it waits."""
-        self._asked.go.touch()
+    def _barred(self, unit: Unit, full: str, now: float) -> str:
+        if unit.get("LoadState") == "masked":
+            return "it is stopped, until its owner starts it"
+        if not self._release:
+            return "it was not set up yet"
+        until, why, state = self._failed
+        # A run has systemd forget that it failed.
+        if now < until and state in ("", unit.get("ActiveState", "")):
+            return f"its start failed: {why}"
+        return full if self.phase == "stopped" else ""
 
-    def keep_out(self, now: float) -> None:
+    def _tell(self, why: str) -> None:
+        """Tell who waits the reason, and when to ask again."""
+        self._door.tell(why, round(self.usual) or UNSEEN)
+
+    def close(self, _: Step, now: float) -> None:
+        """Let no request in: what comes waits for its next turn."""
+        self._door.hold()
+        self.closed = now
+
+    def open(self, _: Step, now: float) -> None:
+        """Let requests in, for another turn."""
+        self._door.prefer(self._release)
+        self.closed, self.since = None, now
+
+    def refuse(self, step: Step, now: float) -> None:
+        """Refuse what waits, and what comes while its model may not be started, or is too late."""
+        again = 10 * ceil(step.again / 10) or (PAUSE if self.barred else LONG)
+        self._door.tell(step.why, again)
+        self._door.let_wait(False)
+        self._refused += self.held if self._refuses is None else 0
+        self._refuses = now + max(HEARD, step.again - self.hold), step.why
+        if step.again:
+            self._wished = inf
+        else:
+            self.waits, self._wished = None, now
+
+    def stop(self, step: Step, now: float) -> None:
+        """Give its place up; a start that is stopped has failed."""
+        if self.phase == "starting":
+            self._failed, self.phase = (now + PAUSE, step.why, ""), "stopping"
+        units.systemctl("stop", "--no-block", f"vllm@{self._release}.service")
+
+    def start(self, _: Step, now: float) -> None:
+        """Begin its start; if nothing comes of it, the next look finds that it has failed."""
+        Room(self._place, self._release).give_up()
+        names = self._door.haproxy.names().items()
+        log(f"{self.name} was asked for by {', '.join(who for who, n in names if n[1])}")
+        self._tell(f"it starts, which takes about {round(self.usual) or UNSEEN} s")
+        unit = f"vllm@{self._release}.service"
+        units.reset_failed(unit)
+        units.systemctl("start", "--no-block", unit)
+        self.phase, self.since = "starting", now
+
+
+class Guest(Contender):
+    """A replica for which a program asks for a place: a switch of it, or a group's worker.
+
+    Memory waits for it elsewhere, or a door: so it comes before all that wait here. It ends its
+    turn by itself.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        declared: Declared,
+        room: Room,
+        phase: Phase,
+        full: str,
+        now: float,
+    ) -> None:
+        own = {key: declared[key] for key in _DECLARED}
+        super().__init__(name, **own, bound=inf, phase=phase, barred=full, used=inf, in_flight=1)
+        self._room = room
+        self.on_demand |= room.asks.exists() or room.go.exists()
+        self.waits = 0 if room.asks.exists() and phase == "stopped" else None
+        self.closed = now if room.back.exists() else None
+
+    def start(self, _: Step, now: float) -> None:
+        """Give it the place for which it waits; it may have gone."""
+        with suppress(FileNotFoundError):
+            self._room.asks.rename(self._room.go)
+
+    def close(self, _: Step, now: float) -> None:
         """Ask for its place back."""
-        self._asked.back.touch()
+        self._room.back.touch()
 
-    def let_in(self, now: float) -> None:
+    def open(self, _: Step, now: float) -> None:
         """Ask no more."""
-        self._asked.back.unlink(missing_ok=True)
-        self.since = now
+        self._room.back.unlink(missing_ok=True)
 
-    def refuse(self, why: str, again: float, until: float) -> None:
-        """Let it wait: its head knows for how long."""
+    def refuse(self, _: Step, now: float) -> None:
+        """Let it wait: its head, or the switch, knows for how long."""
 
 
-def phase_of(unit: Mapping[str, str]) -> Phase:
-    found = _PHASES.get(unit.get("ActiveState", ""), Phase.STOPPED)
-    return Phase.STARTING if found == Phase.STOPPED and unit.get("Job") else found
+def phase_of(unit: Unit) -> Phase:
+    found = _PHASES.get(unit.get("ActiveState", ""), "stopped")
+    return "starting" if found == "stopped" and unit.get("Job") else found

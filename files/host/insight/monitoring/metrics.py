@@ -89,9 +89,7 @@ def own(root: Path) -> Iterator[Sample]:
     for kind in ("Available", "Total"):
         yield Sample(f"spark_memory_{kind.lower()}_bytes", spark, meminfo()[f"Mem{kind}"])
     for place in (root, *sorted(root.glob(f"{SEATS}/*"))):
-        for name, value in _engine(place):
-            yield Sample(name, spark, value, seat=seat_of(place))
-        for name, value in _turn(place):
+        for name, value in (*_engine(place), *_turn(place)):
             yield Sample(name, spark, value, seat=seat_of(place))
         for name, value, key in _door(place):
             yield Sample(name, spark, float(value), key, seat_of(place))
