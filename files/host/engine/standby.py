@@ -88,7 +88,8 @@ class Standby:
         is_known_to_wait = True
         while self._room and is_known_to_wait:
             await asyncio.sleep(SETTLED)
-            if self.fits:
+            # Where a switch has two engines run, memory was found for them alone.
+            if self.fits and len([*self._files.parent.glob("running@*")]) < 2:
                 is_known_to_wait = await self.prepare(environment, self._sign)
                 while self._container.running:
                     await self._sign()
@@ -111,8 +112,7 @@ class Standby:
             while not (self._sockets / "waiting").exists():
                 await pause()
                 if not self._container.running or time.monotonic() > deadline:
-                    await self.remove()
-                    return False
+                    raise OSError("it did not come to wait")
             (self._files / "waits").touch()
         except OSError as error:
             log(f"there is no standby: {error}")
