@@ -45,7 +45,7 @@ true"""
 _TAKEN = r"""
 cd /opt/qwen36/manifests
 for name in $(docker ps --format '{{.Names}}'); do
-  rollups=$(docker top $name -o pid | sed '1d;s|.*|/proc/&/smaps_rollup|')
+  rollups=$(docker top $name -o pid | awk 'NR > 1 {print "/proc/" $1 "/smaps_rollup"}')
   own=$(cat $rollups 2>/dev/null | awk '/^Pss:/ {own += $2} END {print own + 0}')
   echo $name $own $(sed 's/.*"engine": \([0-9]*\).*/\1/' switch@${name#vllm-}.json 2>/dev/null)
 done"""
@@ -67,8 +67,10 @@ def beyond_plan(stage: Stage) -> Iterator[str]:
     for spark in stage.sparks:
         for line in _as_root(spark, _TAKEN):
             name, own, *engine = line.split()
-            planned = STANDBY if name.endswith("-standby") else int(engine[0]) if engine else 0
-            if int(own) * 1024 > planned:
+            waits = name.endswith("-standby")
+            planned = STANDBY if waits else int(engine[0]) if engine else 0
+            # A standby may just begin, or end.
+            if not (0 if waits else 1) <= int(own) <= planned // 1024:
                 yield f"{spark.name}: {name} takes {own} KiB; expected {planned} bytes at most"
 
 
