@@ -41,7 +41,9 @@ class Act:
 
 
 _BEFORE = ("Preflight |", "Host |", "Hugging Face tools |", "Image |", "Door |")
-_SWITCH = ("Engine | Release", "Engine | Serve", "switch: it starts", "engine: ", "on trial")
+# What starts, or its standby, which is made before the previous engine stops.
+_STARTS = "switch: it"
+_SWITCH = ("Engine | Release", "Engine | Serve", _STARTS, "engine: ", "on trial")
 
 ACTS: dict[str, Act] = {
     "deploy": Act((*_BEFORE, "Weights |", "downloading", "extracting", *_SWITCH[:4])),
