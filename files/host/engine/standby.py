@@ -20,9 +20,8 @@ from host.engine.container import Container
 
 # By it the release's `run` and the plugin know that they are to wait; sparkwright/plan/release.
 VARIABLE, VALUE = "SPARKWRIGHT_STANDBY", "standby"
-# Seconds: one is started beside an engine that has served for so long, and no sooner after another;
-# between two signs of life for it; within which it goes on at the word; and without a sign after
-# which it counts as forgotten, and ends by itself.
+# Seconds: for which an engine serves before one is started beside it; between two signs of life for
+# it; to go on at the word; without a sign, after which it is forgotten, and ends by itself.
 SETTLED, SIGN, HEEDED, FORGOTTEN = 60.0, 5.0, 10.0, 900
 LOOK = 0.1
 
@@ -46,15 +45,11 @@ class Standby:
         for sign in self._files.parent.glob(f"{VALUE}@*/alive"):
             if sign.parent != self._files and time.time() - sign.stat().st_mtime < FORGOTTEN:
                 return False
-        lines = Path("/proc/meminfo").read_text("utf-8").splitlines()
-        (available,) = (int(each.split()[1]) for each in lines if each.startswith("MemAvailable"))
-        return 0 < self._room <= available * 1024
+        _, _, available = Path("/proc/meminfo").read_text("utf-8").partition("MemAvailable:")
+        return 0 < self._room <= int(available.split()[0]) * 1024
 
     async def take(self, container: Container, environment: dict[str, str]) -> bool:
-        """Have the standby go on as the engine's container; tell whether it does.
-
-        One that was started with another environment, such as other RDMA devices, is not taken.
-        """
+        """Have it go on as the engine's container, unless RDMA devices changed; tell if it does."""
         if not self._files.exists():
             return False
         try:
@@ -71,8 +66,7 @@ class Standby:
         except (OSError, ValueError) as error:
             log(f"its standby: {error}")
         log("its standby is of no use: the engine starts anew")
-        if container.begun:
-            await container.remove()
+        await container.remove()
         await self.remove()
         return False
 
