@@ -93,6 +93,7 @@ def test_a_run_starts_none_that_requests_start(spark: Spark, has_served: bool) -
 
 def test_a_run_replaces_one_that_serves(turns: Spark) -> None:
     turns.systemctl("start", OLD)
+    until(lambda: turns.active(OLD))
     turns.start(orders=LAZY)
     until((turns.state / f"run/{NEW}.asks").exists)
     (turns.state / f"run/{NEW}.go").touch()
