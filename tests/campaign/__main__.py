@@ -12,13 +12,18 @@ import sys
 import time
 from collections import Counter
 from dataclasses import asdict
+from pathlib import Path
 from typing import get_args
+
+from pydantic import TypeAdapter
 
 from tests.campaign.plan import Round, Scene, draw
 from tests.campaign.rounds import Player, Record
 from tests.lab.lab import Lab
 from tests.lab.shard import RESULTS, enter
 from tests.lab.state import Engine
+
+_ROUND = TypeAdapter(Round)
 
 
 class Campaign:
@@ -32,6 +37,7 @@ class Campaign:
     def play(self, plan: Round, deadline: float = float("inf")) -> None:
         self._rounds += 1
         print(f"\n{plan}", flush=True)
+        _written(plan).write_bytes(_ROUND.dump_json(plan))
         for index, (scene, record) in enumerate(Player(plan, self._engine).play(), 1):
             self._faults.update(record.struck)
             self._moments[f"{scene.act} {scene.moment}".rstrip(" |")] += not record.early
@@ -60,9 +66,13 @@ class Campaign:
         path.with_suffix(".log").write_text("\n".join([*record.problems, *output]))
         for spark in Lab().sparks():
             path.with_name(f"{path.name}-{spark.name}.journal").write_text(spark.journal())
-        again = f"--engine {self._engine} --replay {plan.seed}:{plan.number}"
+        again = f"--engine {self._engine} --replay {_written(plan)}"
         self._violations.append(f"scene {index} of python -m tests.campaign {again}")
         print(*record.problems, self._violations[-1], f"{path}*", sep="\n     ", flush=True)
+
+
+def _written(plan: Round) -> Path:
+    return RESULTS / f"campaign-{plan.seed}-{plan.number}.json"
 
 
 def main(argv: list[str]) -> int:
@@ -70,12 +80,17 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--engine", choices=get_args(Engine), default="stand-in")
-    parser.add_argument("--replay", metavar="SEED:ROUND", help="only this round, to its end")
+    parser.add_argument(
+        "--replay", metavar="SEED:ROUND|FILE", help="only this round, to its end; or as written"
+    )
     options = parser.parse_args(argv)
     enter(f"campaign-{options.seed}", "tests.campaign", "--seed", str(options.seed), *argv)
     campaign = Campaign(options.engine)
     if options.replay:
-        campaign.play(draw(*map(int, options.replay.split(":"))))
+        file = Path(options.replay)
+        seed = options.replay.split(":")
+        plan = _ROUND.validate_json(file.read_bytes()) if file.exists() else draw(*map(int, seed))
+        campaign.play(plan)
         return campaign.summary()
     deadline, number = time.monotonic() + 60 * options.minutes, 0
     while time.monotonic() < deadline:

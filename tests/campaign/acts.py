@@ -11,6 +11,7 @@ from pathlib import Path
 from subprocess import DEVNULL, STDOUT, Popen
 from tempfile import TemporaryDirectory
 
+import pytest
 import yaml
 
 from tests.campaign.plan import GROUPS, Scene, Topology
@@ -18,11 +19,13 @@ from tests.driver.declared import Change, recipe, seed
 from tests.driver.product import DEPLOY, PROJECT, ROLLOUT, command, env
 from tests.lab.spark import Handle
 from tests.lab.state import FLEET
+from tests.makers.models import replaced
 
 GATEWAY, GATEWAY_PORT = "deploys/gateway.py", 4000
 # Seconds: one that does not start in this time on a busy machine never will.
 _QUICKLY: Change = ("start_timeout: 300", "start_timeout: 120")
 _DRAIN = 20
+_STANDBY, _SETTLED = PROJECT / "files/host/engine/standby.py", ("= 60.0, 5.0", "= 2.0, 5.0")
 # All that a Spark has of a model and its engine.
 _LOSE = "systemctl stop 'vllm@*'; docker system prune --all --force; rm -rf /opt/qwen36/tiny@*"
 
@@ -82,6 +85,19 @@ def differences(act: str, name: str, number: int) -> tuple[str, list[Change]]:
         return "lab-built", [("NAME: lab-built", f"NAME: {name}"), ('UNITS: "12"', 'UNITS: "8"')]
     unlike = ("  seed: 0", f"  unknown-flag: {number}") if act == "broken switch" else seed(number)
     return "lab-tiny", [_QUICKLY, unlike]
+
+
+@contextmanager
+def standbys() -> Iterator[None]:
+    """Have what is deployed wait beside its engines, and soon; the tree is the shard's own."""
+    text = _STANDBY.read_text()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARKWRIGHT_LAB_STANDBY", "auto")
+        _STANDBY.write_text(replaced(text, _SETTLED))
+        try:
+            yield
+        finally:
+            _STANDBY.write_text(text)
 
 
 @dataclass

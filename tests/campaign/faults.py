@@ -56,6 +56,13 @@ def _command(command: str) -> Blow:
     return lambda spark, _: _succeeds(spark, f"sudo {command}")
 
 
+def _engine(number: str) -> Blow:
+    """Send a signal to the newest process, which a standby's is, or to the oldest."""
+    return lambda spark, strike: _succeeds(
+        spark, f"sudo pkill -{number} -{'no'[strike.variant % 2]} {_ENGINE}"
+    )
+
+
 def _power_off(spark: Handle, _: Strike) -> bool:
     on = spark.running()
     spark.power_off()
@@ -99,12 +106,12 @@ def _move_clock(spark: Handle, strike: Strike) -> bool:
 
 
 BLOWS: dict[str, Blow] = {
-    "engine killed": _command(f"pkill -KILL -n {_ENGINE}"),
-    "engine hangs": _command(f"pkill -STOP -n {_ENGINE}"),
+    "engine killed": _engine("KILL"),
+    "engine hangs": _engine("STOP"),
     "supervisor killed": _command(f"pkill -KILL -n -f {_SUPERVISOR}"),
     "supervisor hangs": _command(f"pkill -STOP -n -f {_SUPERVISOR}"),
     # What earlyoom begins with.
-    "memory short": _command(f"pkill -TERM -n {_ENGINE}"),
+    "memory short": _engine("TERM"),
     **dict.fromkeys(("memory bomb", "engine eats all", "fork bomb"), _bomb),
     "journald frozen": _command("pkill -STOP -x systemd-journal"),
     "Docker restarted": _command("systemctl restart docker"),

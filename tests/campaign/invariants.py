@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparkwright.door.keys import api_keys
+from sparkwright.plan.memory.plan import STANDBY
 from tests.campaign.acts import Stage
 from tests.campaign.plan import BROKEN, REFUSED, UNREACHABLE, WHOLE
 from tests.driver.listing import places
@@ -29,7 +30,10 @@ docker ps --all --format 'container {{.Names}}'
 find . -path ./hf -prune -o -path ./cache -prune -o \( -name '*.new' -o -name '*.partial' -o \
   -name .sparkwright-partial -o -name .sparkwright-set-aside -o \
   -name switch.json \) -print
-find state -name 'running@*' ! -name "running@$(basename $(readlink current))"
+release=$(basename $(readlink current))
+find state \( -name 'running@*' -o -name 'standby@*' \) ! -name "*@$release"
+[ -e state/standby@$release ] || docker ps --all --format '{{.Names}} without a supervisor' | \
+  grep -e -standby
 find /etc/systemd/system -name '.vllm@*'
 systemctl list-units --plain --no-legend --state=active,activating,deactivating,failed \
   'switch@*' 'weights@*' 'image@*' 'image-build@*' image-copy.service
@@ -37,6 +41,14 @@ systemctl list-units --plain --no-legend --state=failed 'vllm@*' 'door*' 'fabric
 lock=/run/sparkwright/lock
 [ ! -e $lock ] || flock --nonblock $lock true || echo 'the lock of a run'
 true"""
+# Of each container the KiB that are its own, and the bytes that a switch was told it takes.
+_TAKEN = r"""
+cd /opt/qwen36/manifests
+for name in $(docker ps --format '{{.Names}}'); do
+  rollups=$(docker top $name -o pid | awk 'NR > 1 {print "/proc/" $1 "/smaps_rollup"}')
+  own=$(cat $rollups 2>/dev/null | awk '/^Pss:/ {own += $2} END {print own + 0}')
+  echo $name $own $(sed 's/.*"engine": \([0-9]*\).*/\1/' switch@${name#vllm-}.json 2>/dev/null)
+done"""
 
 
 def leftovers(stage: Stage) -> Iterator[str]:
@@ -44,9 +56,22 @@ def leftovers(stage: Stage) -> Iterator[str]:
         release = current(spark)
         lines = _as_root(spark, _LOOK)
         engine = f"container vllm-{release}"
-        yield from (f"{spark.name}: left over: {line}" for line in lines if line != engine)
+        expected = (engine, f"{engine}-standby")
+        yield from (f"{spark.name}: left over: {line}" for line in lines if line not in expected)
         if engine not in lines:
             yield f"{spark.name}: no {engine}"
+
+
+def beyond_plan(stage: Stage) -> Iterator[str]:
+    """An engine, and a standby that waits, take no more than the plan has for each."""
+    for spark in stage.sparks:
+        for line in _as_root(spark, _TAKEN):
+            name, own, *engine = line.split()
+            waits = name.endswith("-standby")
+            planned = STANDBY if waits else int(engine[0]) if engine else 0
+            # A standby may just begin, or end.
+            if not (0 if waits else 1) <= int(own) <= planned // 1024:
+                yield f"{spark.name}: {name} takes {own} KiB; expected {planned} bytes at most"
 
 
 def wrong_release(stage: Stage) -> Iterator[str]:
@@ -136,12 +161,13 @@ def objections(
 
 @contextmanager
 def one_boots(sparks: Sequence[Handle]) -> Iterator[list[str]]:
-    """Yield what is wrong with what would boot: from the first release on, always one."""
+    """Yield what is wrong with what would boot, always one from the first release on, and waits."""
     problems: list[str] = []
     stop = threading.Event()
 
     def watch(spark: Handle) -> None:
-        folder, least = STORAGE / spark.name / "upper" / _WANTS, 0
+        upper, least = STORAGE / spark.name / "upper", 0
+        folder, state = upper / _WANTS, upper / "opt/qwen36/state"
 
         def right(boots: set[str]) -> bool:
             return least <= len(boots) <= 1
@@ -153,6 +179,9 @@ def one_boots(sparks: Sequence[Handle]) -> Iterator[list[str]]:
                 problems.append(f"{spark.name}: for a moment {sorted(boots) or 'nothing'} boots")
                 return
             least = len(boots)
+            if min(len(wait := _waiting(state)) for _ in range(3)) > 1:
+                problems.append(f"{spark.name}: for a moment {sorted(wait)} wait")
+                return
 
     threads = [threading.Thread(target=watch, args=[spark]) for spark in sparks]
     for thread in threads:
@@ -167,6 +196,11 @@ def one_boots(sparks: Sequence[Handle]) -> Iterator[list[str]]:
 
 def _enabled(folder: Path) -> set[str]:
     return {path.name for path in folder.glob("vllm@*")} if folder.exists() else set()
+
+
+def _waiting(state: Path) -> set[str]:
+    """Return the releases whose standby has a supervisor, as far as files tell."""
+    return {path.parent.name for path in state.glob("standby@*/alive")}
 
 
 def _differences(output: str) -> str:

@@ -1,7 +1,8 @@
 """What happens in a campaign, drawn from its seed before anything is started.
 
 A round begins with Sparks as they left the factory, and is a row of scenes; a scene is an act, and
-the faults amid it. A round depends on the seed and its own number alone, so it can be replayed.
+the faults amid it. A round depends on the seed and its own number alone. What is drawn here changes
+the rounds of all seeds: so each is written down before it is played, and replayed from there.
 """
 
 import random
@@ -16,7 +17,7 @@ _WEIGHTS: dict[Topology, int] = {"one": 4, "pair": 5, "ring": 1, "switch": 1, "f
 GROUPS: frozenset[Topology] = frozenset({"pair", "ring", "switch"})
 # To bring up Sparks takes as long as two or three scenes on them.
 _SCENES = 8
-_TWO_FAULTS = 0.35
+_TWO_FAULTS, _STANDBYS = 0.35, 0.5
 
 # The worst that clients may see, each beside those before it: whole answers only; 503; an answer
 # that breaks off; no connection.
@@ -40,7 +41,9 @@ class Act:
 
 
 _BEFORE = ("Preflight |", "Host |", "Hugging Face tools |", "Image |", "Door |")
-_SWITCH = ("Engine | Release", "Engine | Serve", "switch: it starts", "engine: ", "on trial")
+# What starts, or its standby, which is made before the previous engine stops.
+_STARTS = "switch: it"
+_SWITCH = ("Engine | Release", "Engine | Serve", _STARTS, "engine: ", "on trial")
 
 ACTS: dict[str, Act] = {
     "deploy": Act((*_BEFORE, "Weights |", "downloading", "extracting", *_SWITCH[:4])),
@@ -156,16 +159,19 @@ class Scene:
 
 @dataclass(frozen=True)
 class Round:
-    """A row of scenes; `clients` ask each door all along."""
+    """A row of scenes; `clients` ask each door all along; `standbys` wait beside all engines."""
 
     seed: int
     number: int
     topology: Topology
     clients: int
+    standbys: bool
     scenes: tuple[Scene, ...]
 
     def __str__(self) -> str:
-        head = f"round {self.number} of seed {self.seed}: {self.topology}, {self.clients} clients"
+        standbys = "standbys, " if self.standbys else ""
+        where = f"round {self.number} of seed {self.seed}: {self.topology}"
+        head = f"{where}, {standbys}{self.clients} clients"
         return "\n".join([head, *(f"  {number}. {s}" for number, s in enumerate(self.scenes, 1))])
 
 
@@ -179,7 +185,9 @@ def draw(seed: int, number: int) -> Round:
             acts.remove("rollback")
         choice = sorted(name for name in acts if topology in ACTS[name].topologies)
         scenes.append(_scene(chance, topology, chance.choice(choice)))
-    return Round(seed, number, topology, chance.randint(1, 3), tuple(scenes))
+    # Of a row of its own: seeds that are known keep their scenes.
+    standbys = random.Random(f"{seed}:{number}:standbys").random() < _STANDBYS
+    return Round(seed, number, topology, chance.randint(1, 3), standbys, tuple(scenes))
 
 
 def _has_way_back(acts: Sequence[str]) -> bool:

@@ -1,5 +1,6 @@
 """How a round is played: scene by scene, and what must hold after each."""
 
+import subprocess
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ from functools import partial
 import pytest
 
 from tests.campaign import invariants
-from tests.campaign.acts import GATEWAY, GATEWAY_PORT, Run, Stage, running, settings
+from tests.campaign.acts import GATEWAY, GATEWAY_PORT, Run, Stage, running, settings, standbys
 from tests.campaign.faults import BLOWS, ENDS
 from tests.campaign.invariants import Window, objections
 from tests.campaign.plan import ACTS, BROKEN, FAULTS, GROUPS, SPARKS, WHOLE, Round, Scene, Strike
@@ -37,21 +38,28 @@ _TIDY = 60
 _GIVEN_UP = 150
 # Seconds after which the Sparks of a group know that they have lost each other.
 _SILENCE = 32
-# Jobs that are under way, and processes that hang: what watches them has not noticed yet.
+# Jobs that are under way, and processes that hang: what watches them has not noticed yet. A standby
+# that waits, which the kernel would end first, is looked at when it is to go on.
 _BUSY = (
     "systemctl list-units --plain --no-legend --state=active,activating,deactivating 'switch@*' "
-    "'weights@*' 'image@*' 'image-build@*' 'image-copy.service'; pgrep --runstates T ."
+    "'weights@*' 'image@*' 'image-build@*' 'image-copy.service'; "
+    "for hangs in $(pgrep --runstates T .); do grep -qsx 900 /proc/$hangs/oom_score_adj || "
+    "echo $hangs; done"
 )
 _ACTIVE = "systemctl is-active --quiet vllm@$(basename $(readlink /opt/qwen36/current))"
 
 
 @dataclass
 class Record:
-    """What became of a scene; `early`: its run ended before the moment came."""
+    """What became of a scene; `early`: its run ended before the moment came.
+
+    `taken`: how many standbys have gone on as the engine.
+    """
 
     struck: list[str] = field(default_factory=list)
     missed: list[str] = field(default_factory=list)
     early: bool = False
+    taken: int = 0
     status: int | None = None
     recovery: float = 0.0
     seconds: float = 0.0
@@ -60,6 +68,7 @@ class Record:
 
     def __str__(self) -> str:
         parts = [f"{self.seconds:.0f} s", f"served again after {self.recovery:.0f} s"]
+        parts += [f"{self.taken} standbys went on"] if self.taken else []
         parts += [f"no {fault}: nothing to hit" for fault in self.missed]
         parts += ["the moment did not come"] if self.early else []
         parts += [f"the run ended with {self.status}"] if self.status else []
@@ -82,10 +91,13 @@ class Player:
         self._lab.up(count, "own-disk", together=together, engine=self._engine)
         # Clients want a last answer, which nobody gives where something does not hold.
         with suppress(AssertionError), ExitStack() as stack:
+            if self._plan.standbys:
+                stack.enter_context(standbys())
             self._stage = Stage(self._plan.topology, self._lab.sparks(), stack)
             boots = stack.enter_context(invariants.one_boots(self._stage.sparks))
             for scene in self._plan.scenes:
                 record, since = Record(), time.monotonic()
+                taken = sum(map(_taken, self._stage.sparks))
                 try:
                     self._scene(scene, record)
                     if not self._loads:
@@ -93,6 +105,7 @@ class Player:
                 except (Exception, pytest.fail.Exception):
                     record.problems.append(traceback.format_exc())
                 record.problems += boots
+                record.taken = sum(map(_taken, self._stage.sparks)) - taken
                 record.seconds = round(time.monotonic() - since, 1)
                 yield scene, record
                 if record.problems:
@@ -218,6 +231,7 @@ class Player:
             *invariants.second_run(stage),
             *invariants.wrong_release(stage),
             *_until(lambda: list(invariants.leftovers(stage)), _TIDY),
+            *invariants.beyond_plan(stage),
             *invariants.secrets(stage, record.output),
             *self._answers(),
         ]
@@ -252,6 +266,14 @@ class Player:
             return []
         status = "\n".join(engines_status(spark) for spark in stage.sparks)
         return [f"not serving within {timeout:.0f} s: {left}\n{status}"]
+
+
+def _taken(spark: Handle) -> int:
+    """Return how many standbys of a Spark have gone on, as far as its journal goes back."""
+    told = "sudo journalctl --no-pager -u 'vllm@*' | grep -c 'its standby goes on as the engine'"
+    with suppress(subprocess.TimeoutExpired):
+        return int(spark.run(told, check=False).stdout or 0)
+    return 0
 
 
 def _failing(command: str, sparks: list[Handle]) -> list[str]:

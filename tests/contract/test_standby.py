@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from sparkwright.common.hardware import GIB
 from sparkwright.common.paths import PLUGIN
+from sparkwright.plan.memory.plan import STANDBY
 from tests.contract import engines
 from tests.contract.conftest import Start
 from tests.contract.engines import COMPLETIONS, Running, chat, until
@@ -20,6 +22,14 @@ VARIABLES = {"SPARKWRIGHT_STANDBY": "standby", "PYTHONPATH": "/mnt/plugin"}
 UDS = ("--uds", "/run/vllm/standby.sock")
 # What vLLM logs of its way to the GPU, and of its API's first template.
 LOADS, WARM = "Starting to load model", "Detected the chat template content format"
+IMAGES = "Multi-modal warmup completed"
+TINY_PNG = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGNocFAAAAIkAOGrWWInAAAAAElFTkSuQmCC"
+)
+SEEN = [
+    {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{TINY_PNG}"}},
+    {"type": "text", "text": "What is it?"},
+]
 
 
 @pytest.fixture(scope="session")
@@ -74,6 +84,12 @@ def score(pid: int) -> int:
     return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
 
 
+def own_bytes(pid: int) -> int:
+    """Return the bytes of a process that no other has."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+
+
 def seconds(running: Running, begun: float) -> float:
     running.wait_ready()
     assert running.ask(COMPLETIONS, chat()).ok
@@ -109,6 +125,33 @@ def test_it_waits_in_the_process_that_would_use_the_gpu(
     assert score(worker) == score(core)
     standby.signal(CORE, signal.SIGKILL)
     assert standby.wait() == 0
+
+
+def test_one_that_sees_has_made_its_images(start: Start, models: Path, engine: Engine) -> None:
+    """Once, before it waits; what it says of one is what its next start would have said."""
+    if engine == "stand-in":
+        pytest.skip("it sees nothing")
+    words = [word for word in engines.line() if word != "--language-model-only"]
+    words += ["--limit-mm-per-prompt", '{"image": 1, "video": 0}']
+    # The template knows no images: vLLM puts their places into the text.
+    words += ["--chat-template-content-format", "string"]
+    body = chat() | {"messages": [{"role": "user", "content": SEEN}]}
+    serving = start(*words, models=models)
+    serving.wait_ready()
+    plain = serving.ask(COMPLETIONS, body).json()
+    serving.stop()
+    standby = start(*words, *UDS, models=models, variables=VARIABLES)
+    waits(standby)
+    assert standby.log.read_text().count(IMAGES) == 1
+    own = sum(map(own_bytes, [*standby.pids(CORE), *standby.pids(WORKER), standby.server]))
+    print(f"a standby that sees takes {own / GIB:.2f} GiB")
+    assert own < STANDBY
+    tell(standby)
+    standby.wait_ready()
+    answer = standby.ask(COMPLETIONS, body).json()
+    assert answer["choices"] == plain["choices"]
+    assert answer["usage"]["prompt_tokens"] > 64
+    assert standby.log.read_text().count(IMAGES) == 1
 
 
 def test_the_ranks_of_a_pair_wait_and_find_each_other(start: Start, models: Path) -> None:

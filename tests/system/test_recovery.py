@@ -6,9 +6,11 @@ from contextlib import nullcontext
 
 import pytest
 
+from tests.driver.declared import changed, seed
 from tests.driver.events import DEAD_RANK, EVENTS, bounded, recovery
 from tests.driver.load import Load, load
 from tests.driver.pairs import Pair
+from tests.driver.product import DEPLOY, pyinfra
 from tests.driver.sparks import current, until
 
 # Seconds for which the cable is out: longer than TCP's retries are close together, and less than
@@ -47,6 +49,16 @@ def test_a_dead_rank_is_followed_by_both_standbys(serving: Pair) -> None:
     serving.worker.run(f"sudo docker kill vllm-{release}")
     serving.wait_serving(lives)
     assert serving.each(lambda spark: spark.run(identity).stdout) == waiting
+
+
+def test_a_switch_goes_on_from_the_standbys_of_both(serving: Pair) -> None:
+    """They are the new release's, and are made while the previous one serves."""
+    with changed("other", seed(1)):
+        pyinfra(DEPLOY).succeeded()
+        told = f"sudo journalctl --no-pager -u vllm@{current(serving.head)}"
+        logs = serving.each(lambda spark: spark.run(told).stdout)
+    pyinfra(DEPLOY).succeeded()
+    assert [log.count("its standby goes on as the engine") for log in logs] == [1, 1]
 
 
 @pytest.mark.parametrize("which", ["head", "worker"])

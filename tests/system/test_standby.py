@@ -20,7 +20,7 @@ LEFT = (
 )
 # Seconds of the program, which are in its archive as they are in its text.
 SETTLED, SOON = "SIGN, HEEDED, FORGOTTEN = 60.0", "SIGN, HEEDED, FORGOTTEN = 02.0"
-KILLS = 6
+KILLS = [6, pytest.param(50, marks=pytest.mark.campaign)]
 
 
 def waits(spark: Handle) -> str:
@@ -96,10 +96,11 @@ def test_after_a_power_cut_there_is_nothing_to_wait_with(spark: Handle, served: 
     forget(spark)
 
 
-def test_kills_in_a_row_leave_nothing(spark: Handle, served: str) -> None:
+@pytest.mark.parametrize("kills", KILLS)
+def test_kills_in_a_row_leave_nothing(spark: Handle, served: str, kills: int) -> None:
     waits(spark)
     before = spark.run(LEFT, check=False).stdout
-    for number in range(KILLS):
+    for number in range(kills):
         forget(spark)
         # Half of them while a standby starts, or before.
         standby, killed = waits(spark) if number % 2 else "", engine(spark)

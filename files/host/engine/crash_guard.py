@@ -1,6 +1,7 @@
 """Counts how often this Spark went down without a shutdown while its engine ran."""
 
 import json
+import shutil
 import time
 from pathlib import Path
 from threading import Lock
@@ -38,8 +39,7 @@ class CrashGuard:
         """
         with self._lock:
             if not self._over:
-                marker = {"boot": self._boot_id, "time": time.time()}
-                self._write(self._marker, marker)
+                self._write(self._marker, {"boot": self._boot_id, "time": time.time()})
 
     def clear(self) -> None:
         """Record an orderly end; a later `mark` does nothing."""
@@ -50,8 +50,13 @@ class CrashGuard:
     def too_many_hard_downs(self, now: float) -> bool:
         """Count the markers that another boot left, each once; tell whether there were too many.
 
-        Then the record is emptied: the next start is one by hand, and is not refused.
+        Then the record is emptied: the next start is one by hand, and is not refused. Of a switch
+        that another boot left, nothing waits any more, and nobody may come to make it again.
         """
+        if self._left_behind(switch := self._folder / "switch.json"):
+            switch.unlink(missing_ok=True)
+            for waited in self._folder.glob("standby@*"):
+                shutil.rmtree(waited, ignore_errors=True)
         markers = [path for path in self._folder.glob("running*") if path.suffix != ".new"]
         left = [marker for marker in markers if self._left_behind(marker)]
         if not left:

@@ -22,9 +22,8 @@ from host.engine.peer_link import Links
 
 # By it the release's `run` and the plugin know that they are to wait; sparkwright/plan/release.
 VARIABLE, VALUE = "SPARKWRIGHT_STANDBY", "standby"
-# Seconds: one is started beside an engine that has served for so long, and no sooner after another;
-# between two signs of life for it; within which it goes on at the word; and without a sign after
-# which it counts as forgotten, and ends by itself.
+# Seconds: for which an engine serves before one is started beside it; between two signs of life for
+# it; to go on at the word; without a sign, after which it is forgotten, and ends by itself.
 SETTLED, SIGN, HEEDED, FORGOTTEN = 60.0, 5.0, 10.0, 900
 LOOK = 0.1
 
@@ -52,9 +51,8 @@ class Standby:
                 age = abs(time.time() - sign.stat().st_mtime)
                 if sign.parent != self._files and age < FORGOTTEN:
                     return False
-        lines = Path("/proc/meminfo").read_text("utf-8").splitlines()
-        (available,) = (int(each.split()[1]) for each in lines if each.startswith("MemAvailable"))
-        return 0 < self._room <= available * 1024
+        _, _, available = Path("/proc/meminfo").read_text("utf-8").partition("MemAvailable:")
+        return 0 < self._room <= int(available.split()[0]) * 1024
 
     async def known(self, links: Links | None) -> dict[str, str]:
         """Return what spares an engine measuring its memory.
@@ -66,10 +64,7 @@ class Standby:
         return found if agreed else {}
 
     async def take(self, container: Container, environment: dict[str, str]) -> bool:
-        """Have the standby go on as the engine's container; tell whether it does.
-
-        One that was started with another environment, such as other RDMA devices, is not taken.
-        """
+        """Have it go on as the engine's container, unless RDMA devices changed; tell if it does."""
         if not self._files.exists():
             return False
         try:
@@ -86,8 +81,7 @@ class Standby:
         except (OSError, ValueError) as error:
             log(f"its standby: {error}")
         log("its standby is of no use: the engine starts anew")
-        if container.begun:
-            await container.remove()
+        await container.remove()
         await self.remove()
         return False
 
@@ -103,7 +97,8 @@ class Standby:
         is_known_to_wait = True
         while self._room and is_known_to_wait:
             await asyncio.sleep(SETTLED)
-            if self.fits:
+            # Where a switch has two engines run, memory was found for them alone.
+            if self.fits and len([*self._files.parent.glob("running@*")]) < 2:
                 is_known_to_wait = await self.prepare(environment, self._sign)
                 while self._container.running:
                     await self._sign()
@@ -127,8 +122,7 @@ class Standby:
             while not (self._sockets / "waiting").exists():
                 await pause()
                 if not self._container.running or time.monotonic() > deadline:
-                    await self.remove()
-                    return False
+                    raise OSError("it did not come to wait")
             (self._files / "waits").touch()
         except OSError as error:
             log(f"there is no standby: {error}")

@@ -1,5 +1,6 @@
 """The standby of an engine: it is the next start, or it is not there."""
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -123,6 +124,19 @@ def test_there_is_none_beside_that_of_another_release(spark: Spark) -> None:
     assert not spark.standby
     # Its supervisor gives no sign any more.
     os.utime(other / "alive", (0, 0))
+    until(lambda: spark.standby_waits)
+
+
+def test_there_is_none_beside_another_engine(spark: Spark) -> None:
+    """A switch has found memory for both of them, and the second may not have taken its own yet."""
+    other = spark.root / "state/running@other-00000000"
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    other.write_text(json.dumps({"boot": boot, "time": 0}))
+    spark.start()
+    spark.wait_ready()
+    spark.live_on()
+    assert not spark.standby
+    other.unlink()
     until(lambda: spark.standby_waits)
 
 

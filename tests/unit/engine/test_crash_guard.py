@@ -51,6 +51,17 @@ def test_an_orderly_end_is_no_hard_down_and_takes_no_mark_any_more(tmp_path: Pat
         assert not boots._marker.exists()
 
 
+@pytest.mark.parametrize("boot", ["boot 1", "boot 2"])
+def test_a_switch_that_lost_the_power_is_over(tmp_path: Path, boot: str) -> None:
+    """No run may come to make it again; it is no hard end of an engine."""
+    (tmp_path / "state/standby@new").mkdir(parents=True)
+    switch = tmp_path / "state/switch.json"
+    switch.write_text(json.dumps({"release": "new", "boot": "boot 1"}))
+    assert not CrashGuard(tmp_path, "previous", boot).too_many_hard_downs(0)
+    left = {path.name for path in (tmp_path / "state").iterdir()}
+    assert left == ({"switch.json", "standby@new"} if boot == "boot 1" else set())
+
+
 def test_a_power_cut_while_two_run_side_by_side_is_one(tmp_path: Path) -> None:
     for release in ("previous", "new"):
         CrashGuard(tmp_path, release, "boot 1").mark()

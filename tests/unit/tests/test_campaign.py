@@ -51,8 +51,11 @@ def test_each_fault_strikes_and_what_lasts_has_an_end() -> None:
 
 def test_rounds_of_all_kinds_are_drawn_and_strike_any_spark() -> None:
     struck: dict[str, set[int]] = {}
+    waiting: dict[str, set[bool]] = {}
     for number in range(200):
         drawn = draw(7, number)
         strikes = (strike for scene in drawn.scenes for strike in scene.strikes)
         struck.setdefault(drawn.topology, set()).update(strike.spark for strike in strikes)
+        waiting.setdefault(drawn.topology, set()).add(drawn.standbys)
     assert {name: len(sparks) for name, sparks in struck.items()} == SPARKS
+    assert waiting == {name: {False, True} for name in SPARKS}
