@@ -76,7 +76,7 @@ RUNS = {
         # One first deploy of a pair for all of them.
         _system("recovery", 16, "recovery", "pair_states", "drift", "build", "mods", "benchmark"),
         _system("pair", 9, "pair"),
-        _system("groups", 14, "groups"),
+        _system("groups", 18, "groups"),
         _system("fleet", 10, "fleet"),
         _tests("acceptance-pair", 8, "tests/acceptance/test_pair.py", tier="acceptance", lab=True),
         _tests(

@@ -270,11 +270,14 @@ def test_a_rank_that_hangs_and_dies(pair: tuple[Running, Running]) -> None:
     assert head.wait() == 0
 
 
-@pytest.mark.parametrize("process", [CORE, WORKER])
-def test_a_process_that_dies(serving: Running, process: str) -> None:
+@pytest.mark.parametrize(
+    ("process", "number"),
+    [(CORE, signal.SIGKILL), (WORKER, signal.SIGKILL), (WORKER, signal.SIGTERM)],
+)
+def test_a_process_that_dies(serving: Running, process: str, number: signal.Signals) -> None:
     """Clients are told, and the server ends, as if nothing were wrong."""
     with in_flight(serving, LONG) as texts:
-        serving.signal(process, signal.SIGKILL)
+        serving.signal(process, number)
     assert broken_off(texts)
     assert serving.wait() == 0
 

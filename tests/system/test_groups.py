@@ -41,6 +41,8 @@ STRUCK: dict[Together, list[tuple[str, int]]] = {
         ("it loses its power", 1),
     ],
 }
+# Who is lost: the middle of the ring; of the switch, the head, which clients know.
+LOST: dict[Together, int] = {"ring": 1, "switch": 0}
 Listings = list[dict[str, set[str]]]
 
 
@@ -154,6 +156,24 @@ def test_all_restart_by_themselves(
     record_property: Callable[[str, object], None],
 ) -> None:
     record_property("measured", check(serving, *STRUCK[topology][case], start, boot))
+
+
+def test_the_rest_serves_without_a_lost_spark_until_it_is_back(
+    topology: Together, serving: Group
+) -> None:
+    lost = serving.sparks[LOST[topology]]
+    rest = Group(*(spark for spark in serving.sparks if spark is not lost))
+    lost.power_off()
+    pyinfra(DEPLOY, "--data", f"without={lost.name}").succeeded()
+    rest.wait_serving()
+    lives = rest.lives()
+    lost.power_on()
+    lost.wait_ready()
+    assert rest.lives() == lives
+    pyinfra(DEPLOY).succeeded()
+    serving.wait_serving()
+    assert pyinfra(DEPLOY).succeeded().changed == frozenset()
+    serving.forget()
 
 
 @pytest.mark.campaign

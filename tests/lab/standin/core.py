@@ -98,6 +98,7 @@ class SafetensorError(Exception):
 
 def worker(options: Namespace, core: Connection) -> None:
     """Be the worker of this rank: make a step whenever the core says so, or the first rank."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if os.environ.get("SPARKWRIGHT_STANDBY"):
         # The product's plugin, in the process and at the moment in which vLLM has it wait.
         import_module("sparkwright_standby").wait()
