@@ -290,7 +290,7 @@ def test_an_engine_that_hangs_in_its_start(spark: Handle, turns: None) -> None:
         assert spark.run(f"systemctl show -P ActiveState vllm@{new}").stdout == "activating\n"
         answers = [each.result() for each in hung]
         eventually(lambda: asked(spark, "rank").ok, "it to serve")
-    assert spark.run(f"systemctl show -P NRestarts vllm@{new}").stdout == "1\n"
+    assert "did not answer within 20 s" in spark.run(f"sudo journalctl -u vllm@{new}").stdout
     assert [one.failed for one in seen] == [[], []]
     assert [each.text for each in answers if not (each.ok or "it starts" in each.text)] == []
 
