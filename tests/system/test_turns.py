@@ -43,7 +43,7 @@ from tests.lab.spark import Handle
 # TURNS_REQUESTS=1000 asks as often as the component tests do.
 REQUESTS, CLIENTS = int(os.environ.get("TURNS_REQUESTS", "72")), 3
 # Turns of each of two greedy clients.
-TURNS = 2 if REQUESTS < 1000 else 12
+TURNS = 3 if REQUESTS < 1000 else 12
 START_TIMEOUT, HURRY = r"start_timeout: \d+", 60
 # What there is where models take turns, and nowhere else.
 RUN = "/run/sparkwright/turns.json /run/systemd/system/vllm@*"
@@ -212,7 +212,7 @@ def test_greedy_clients_get_their_turns_in_blocks(spark: Handle, turns: None) ->
     with within_the_plan(spark), clients(spark, *names, each=GREEDY, pause=0) as seen:
         both = time.monotonic()
         eventually(
-            lambda: min(told(spark)[name]["starts"] - before[name] for name in names) > TURNS,
+            lambda: min(told(spark)[name]["starts"] - before[name] for name in names) >= TURNS,
             "some turns of each",
             600,
         )
@@ -221,9 +221,9 @@ def test_greedy_clients_get_their_turns_in_blocks(spark: Handle, turns: None) ->
     longest = max(one.longest_wait for one in seen)
     print(f"\nserved {served} in {ended - both:.0f} s; the longest wait: {longest:.1f} s")
     assert [one.failed for one in seen] == [[], []]
-    # A block of one may be more.
+    # One may have a turn more than the other.
     assert max(served) <= (1 + 1 / TURNS) * 2 * min(served)
-    # All others have had one turn, and no second.
+    # The other has one turn, and no second.
     assert longest <= 2 * (ended - both) / TURNS
 
 
@@ -274,7 +274,6 @@ def test_a_rollout_of_two(spark: Handle, turns: None) -> None:
 def test_a_run_that_has_two_serve_others(spark: Handle, turns: None) -> None:
     with others_served(spark, "seed: 1", "start_timeout: 20"):
         pyinfra(DEPLOY).succeeded()
-    assert pyinfra(DEPLOY).succeeded().changed == frozenset()
 
 
 def test_an_engine_that_hangs_in_its_start(spark: Handle, turns: None) -> None:
