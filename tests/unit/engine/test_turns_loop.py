@@ -147,3 +147,15 @@ def test_who_stops_an_engine_just_when_it_serves_has_stopped_no_start(
         spark.turns.look()
     assert spark.acts == [f"start {unit}"] * (2 if served else 1)
     assert door.heard == ([] if served else ["its start failed: it was stopped"])
+
+
+def test_the_job_of_a_stop_is_no_start(spark: Spark) -> None:
+    """Such as of `sparkwright stop`, which stops a unit once more when it is masked."""
+    spark.declare("a", 6, "active")
+    unit, door = "vllm@a-1.service", spark.look()["a"]
+    for state in ("inactive\nJob=7", "inactive"):
+        spark.states[unit] = state
+        spark.turns.look()
+    door.held = 1
+    spark.turns.look()
+    assert (spark.acts, door.heard) == ([f"start {unit}"], [])

@@ -102,6 +102,9 @@ class Seat(Contender):
         served = int(unit.get("ActiveEnterTimestampMonotonic") or 0) / 1e6 > self.since
         if starts_now and phase == "stopping" and not served:
             phase = "starting"
+        if phase == "starting" and not starts_now and unit["ActiveState"] not in _PHASES:
+            # A job waits for a stopped unit, which may be its stop.
+            phase = "stopping"
         if phase == self.phase:
             return
         if starts_now and phase == "serving":
