@@ -79,7 +79,7 @@ class Target(plan.SparkTarget):
 
     @cached_property
     def load(self) -> Load | None:
-        """What its recipe loads, by the lock; None when it is to be idle."""
+        """Load of its recipe, by the lock; None when it is to be idle."""
         nodes = len(self.ranks)
         return load_of(self.recipe.for_sparks(nodes), self.lock, nodes) if self.recipe else None
 

@@ -51,7 +51,7 @@ _ACTIVE = "systemctl is-active --quiet vllm@$(basename $(readlink /opt/qwen36/cu
 
 @dataclass
 class Record:
-    """What became of a scene; `early`: its run ended before the moment came.
+    """The result of a scene; `early`: its run ended before the moment came.
 
     `taken`: how many standbys have gone on as the engine.
     """

@@ -94,7 +94,7 @@ def keep(
         "kind": "standby" if end == "standby" else "cold" if compiled else "warm",
         "seconds": round(seconds, 1),
         "phases": phases(kept, seconds),
-        # One that was told has measured nothing.
+        # One that was given the size has measured nothing.
         "kv_gib": min(sizes, default=starts.kv_gib(root, release)),
         "failed": "" if end in ("serving", "standby") else end,
     }

@@ -165,7 +165,7 @@ class Supervisor:
         await first(self._peer_ends(), self._peer_stops(), passes, self._serve(environment))
 
     async def _serve(self, environment: dict[str, str]) -> None:
-        told = environment | await self._standby.known(self._links)
+        given = environment | await self._standby.known(self._links)
         await self._place.take(self._links)
         show("starting the engine")
         self._begun = time.monotonic()
@@ -178,10 +178,10 @@ class Supervisor:
         except OSError as error:
             # A full disk must not keep a previous release from coming back.
             log(f"warning: should this Spark go down hard, that will not count: {error}")
-        if await self._standby.take(self._container, told):
+        if await self._standby.take(self._container, given):
             self._kind = VALUE
         else:
-            await self._container.start(told)
+            await self._container.start(given)
         await first(self._container_ends(), self._answer(environment))
 
     async def _answer(self, environment: dict[str, str]) -> None:

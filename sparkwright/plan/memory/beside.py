@@ -1,4 +1,4 @@
-"""The memory beside an engine, of another one or its standby, and what a later start is told."""
+"""Memory beside an engine, for another one or its standby, and for the KV cache of later starts."""
 
 from math import ceil
 
@@ -48,7 +48,7 @@ def engine_bytes(load: Load, hardware: Hardware) -> int:
 
 
 def kv_budget(load: Load, hardware: Hardware) -> int:
-    """Return the most bytes of a KV cache that a start is told, not to measure; 0: it measures."""
+    """Return the largest KV cache, in bytes, that a start may be given; 0: each start measures."""
     plan, release = plan_memory(load, hardware), load.recipe.release
     if plan is None or release is None or release < _NUMBER_COMPILES_NOTHING:
         return 0

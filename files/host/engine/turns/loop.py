@@ -104,17 +104,17 @@ class Turns:
             yield Contender(release, one["size"], one["spare"], on_demand=ends, phase="stopping")
 
     def _sized(self, declared: Declared, release: str) -> Declared:
-        """Return a replica with the size of a release: one of before may have been larger."""
+        """Return a replica with the size of a release: an earlier one may have been larger."""
         orders = state.load(self._root / f"manifests/switch@{release}.json") or {}
         return {**declared, "size": max(declared["size"], orders.get("engine") or 0)}
 
     def _report(self, replicas: Mapping[str, Contender]) -> None:
         """Say how things are, if they are new."""
-        told = {}
+        states = {}
         for name, each in replicas.items():
             now = {"phase": each.phase, "closed": each.closed is not None, "waiting": each.held}
-            told[name] = now | (self._seats[name].told if name in self._seats else _UNSEEN)
-        text = json.dumps(told)
+            states[name] = now | (self._seats[name].record if name in self._seats else _UNSEEN)
+        text = json.dumps(states)
         if text != self._said:
             self._said = text
             places.RUN.mkdir(mode=0o755, exist_ok=True)

@@ -89,8 +89,8 @@ class Seat(Contender):
             self._tell("other models of this Spark have their turn")
 
     @property
-    def told(self) -> dict[str, Any]:
-        """What is said of it beside its phase: DESIGN.md has the keys."""
+    def record(self) -> dict[str, Any]:
+        """Its counters, and the reason for which it is refused; DESIGN.md has the keys."""
         counts = {"starts": self._starts, "hits": self._hits, "refused": self._refused}
         why = (self._refuses and self._refuses[1]) or self.barred
         return {**counts, "seconds": round(self.usual) or UNSEEN, "why": why}
