@@ -121,7 +121,7 @@ def states(spark: Handle) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a request, and when: began is when its engine turned to it.
+    """The result of a request, and when: began is when its engine turned to it.
 
     Attributes:
         response: None where the connection broke.

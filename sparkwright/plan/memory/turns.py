@@ -5,7 +5,7 @@ Sizes and what `fit` says are those of files/host/engine/turns, which gets them 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, combinations
+from itertools import islice
 from math import ceil
 
 from sparkwright.common.errors import Finding, error
@@ -84,14 +84,25 @@ def unmet(tenants: Sequence[Tenant], total: int) -> Iterator[tuple[str, Finding]
 
 
 def together(tenants: Sequence[Tenant], total: int) -> str:
-    """Return the sets that may run together and to which none can be added, the largest first."""
-    stays, rest = ([each for each in tenants if each.stays is stay] for stay in (True, False))
-    least = accumulate(sorted(each.size for each in rest))
-    most = sum(size <= total for size in least)
-    found: list[set[Tenant]] = []
-    for count in range(most, -1, -1):
-        for some in map(set, combinations(rest, count)):
-            if fit([*stays, *some], total) and not any(some <= each for each in found):
-                found.append(some)
-    shown = [" + ".join(one.name for one in tenants if one.stays or one in each) for each in found]
+    """Return the largest sets that may run together, for people."""
+    found = [*islice(_sets(tenants, total), _MOST + 1)]
+    shown = [" + ".join(one.name for one in tenants if one in each) for each in found]
     return " | ".join([*shown[:_MOST], *(["…"] if shown[_MOST:] else [])])
+
+
+def _sets(tenants: Sequence[Tenant], total: int) -> Iterator[list[Tenant]]:
+    """Yield the sets to which none can be added; those that stay are in each."""
+
+    def grown(taken: list[Tenant], out: list[Tenant], left: list[Tenant]) -> Iterator[list[Tenant]]:
+        # One that was left out for nothing makes no set the largest.
+        if any(fit([*taken, *left, each], total) for each in out):
+            return
+        if not left:
+            yield taken
+        elif fit([*taken, left[0]], total):
+            yield from grown([*taken, left[0]], out, left[1:])
+        if left:
+            yield from grown(taken, [*out, left[0]], left[1:])
+
+    rest = sorted((each for each in tenants if not each.stays), key=lambda each: -each.size)
+    yield from grown([each for each in tenants if each.stays], [], rest)

@@ -23,7 +23,7 @@ ENOUGH = 20_000
 
 
 class Links:
-    """What the supervisors of a group say to one another."""
+    """The words that the supervisors of a group say to one another."""
 
     def __init__(self, said: list[set[str]], rank: int) -> None:
         self._said, self._rank = said, rank

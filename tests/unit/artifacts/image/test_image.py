@@ -172,7 +172,7 @@ def test_a_worker_passes_on_what_the_next_one_lacks(
 
 @pytest.mark.parametrize(("own", "offered"), [("a", True), ("b", False), ("", False)])
 def test_a_worker_offers_only_what_is_the_head_s(own: str, offered: bool) -> None:
-    """What it has not yet it passes on."""
+    """An image that is still coming is passed on as it comes."""
     worker = fake_host(state=docker(own))
     with fake_host(state=docker("a")).current() as head:
         pass
