@@ -118,6 +118,25 @@ def test_what_grows_wrong_is_copied_again(
         assert third.wrong() == {}
 
 
+def test_what_another_lends_damaged_comes_from_the_head(
+    worker: Worker, head: Spark, lender: Lender, tmp_path: Path
+) -> None:
+    """Its disk or memory is bad: to its record, the file is as it was verified."""
+    worker.succeed()
+    damaged = worker.folder / "model.safetensors"
+    found = damaged.stat()
+    with damaged.open("r+b") as file:
+        file.write(b"?" * BLOCK)
+    os.utime(damaged, ns=(found.st_atime_ns, found.st_mtime_ns))
+    with (
+        lending(worker.root) as second,
+        working(head, lender, tmp_path / "third", second.port) as third,
+    ):
+        said = third.succeed()
+        assert said.count("arrived damaged") == 1
+        assert (third.wrong(), third.line.sent) == ({}, SIZE)
+
+
 def test_copies_only_what_is_missing(worker: Worker) -> None:
     worker.succeed()
     assert worker.line.sent == worker.progress().done == worker.locked.size

@@ -48,18 +48,21 @@ class PeerSource:
     connections = 8
 
     def __init__(self, urls: Sequence[str], progress: Progress) -> None:
-        self.name = urls[0]
+        self.name = urls[-1]
         self._urls = [*urls]
         self._progress = progress
+        self._came: set[str] = set()
 
     def fetch(self, growing: ResumableFile) -> None:
-        """Append what a file lacks, or raise a JobError."""
+        """Append what a file lacks, or raise a JobError; the last lends what came damaged."""
+        path = growing.file.path
         while True:
-            url, *others = self._urls
-            attempt, path = partial(self._attempt, url, growing), growing.file.path
+            url, *others = self._urls[-1:] if path in self._came else self._urls
+            attempt = partial(self._attempt, url, growing)
             delays = BRIEF if others else DELAYS
             try:
                 retry(attempt, lambda: growing.position, self._progress, path, REMEDY, delays)
+                self._came.add(path)
                 return
             except JobError as error:
                 if not others:
