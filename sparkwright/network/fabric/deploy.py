@@ -109,6 +109,7 @@ def compared(peers: Sequence[Host]) -> Generator[PyinfraCommand]:
         f"{target_of(each).spark} and {peer}": gbits
         for each in (host, *peers)
         for peer, gbits in speeds(read(each, ask_fabric(target_of(each))))
+        if peer in target().ranks
     }
     if slow := slowest(found):
         notice(slow)

@@ -283,3 +283,15 @@ def test_each_link_is_measured_once_by_one_of_its_ends(names: str, ring: bool) -
     records = [each for spark in commands for each in spark if "fabric.json" in each]
     pairs = len(names) * (len(names) - 1) // 2
     assert (len(servers), len(records)) == (2 * pairs, pairs)
+
+
+def test_a_link_to_a_spark_that_has_left_slows_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    ports = dict.fromkeys("abc", (PORT_0,))
+    up = {n: joined(plan("abc").of(n), ports[n], k) for k, n in enumerate("abc")}
+    states = {n: answered(plan("abc").of(n), up, ports) for n in "abc"}
+    for gone, said in (("c", True), ("z", False)):
+        made = {"b": {"gbits": [90.0, 90.0]}, gone: {"gbits": [40.0, 40.0]}}
+        known = states | {"a": changed(states["a"], record=json.dumps({"links": made}))}
+        caplog.clear()
+        apply(group(known, False, write_bandwidth=dict.fromkeys("abc", {"gbits": 92.5})))
+        assert (f"the slowest link is that of a and {gone}" in caplog.text) == said
