@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -11,13 +12,14 @@ from typing import Any, Self
 import click
 
 from sparkwright.common.command_line import next_line
+from sparkwright.common.errors import PlanError
 from sparkwright.common.hardware import GIB, HARDWARE, Hardware
 from sparkwright.common.placed import Place
 from sparkwright.declared.fleet.fabric_plan import FabricPlan, fabric_of
 from sparkwright.declared.fleet.file import load_fleet
 from sparkwright.declared.fleet.fleet import Fleet
 from sparkwright.declared.fleet.settings import Settings, settings_of
-from sparkwright.declared.fleet.without import remaining, without
+from sparkwright.declared.fleet.without import without
 from sparkwright.declared.recipe.loader import load_recipe
 from sparkwright.declared.recipe.recipe import Recipe
 from sparkwright.plan.memory.beside import kv_budget, sized, standby_room
@@ -36,8 +38,11 @@ def read_fleet(path: Path) -> Fleet:
     given = dict(each.split("=", 1) for each in (context and context.params.get("data")) or ())
     if "without" not in given:
         return fleet
-    options = options_of({"without": given["without"]})
-    return without(fleet, options.without, {name: recipe_of(name).sparks for name in fleet.recipes})
+    return _left(fleet, options_of({"without": given["without"]}).without)
+
+
+def _left(fleet: Fleet, lost: Collection[str]) -> Fleet:
+    return without(fleet, lost, {name: recipe_of(name).sparks for name in fleet.recipes})
 
 
 # A recipe by its name, and the fleet of an inventory file: read once.
@@ -165,14 +170,15 @@ class SparkTarget:
         return recipe_of(self.recipe_name) if self.recipe_name else None
 
     def offer(self, lost: Collection[str]) -> str:
-        """Return how its replica is served without some Sparks of its group; "" where it cannot."""
-        left = remaining(self.ranks, lost, self.recipe.sparks) if self.recipe else []
-        if self.recipe and left:
-            count = len(left)
-            recipe, lock = self.recipe.for_sparks(count), read_lock(lock_path(self.fleet))
-            load, memory = load_of(recipe, lock, count), int(self.hardware.total_gib * GIB)
+        """Return how its replica is served without some more Sparks; "" where it cannot."""
+        gone = dict.fromkeys((*self.options.without, *lost))
+        with suppress(PlanError):
+            left = _left(load_fleet(self.fleet), gone).replicas[self.replica or ""].sparks
+            recipe, lock = recipe_of(self.recipe_name or ""), read_lock(lock_path(self.fleet))
+            load = load_of(recipe.for_sparks(len(left)), lock, len(left))
+            memory = int(self.hardware.total_gib * GIB)
             if not any(each.error for each in memory_findings(load, self.hardware, memory, 0)):
-                line = next_line("apply", f"--data without={','.join(lost)}")
+                line = next_line("apply", f"--data without={','.join(gone)}")
                 return f"Until then {' and '.join(left)} can serve {self.replica}: {line}"
         return ""
 

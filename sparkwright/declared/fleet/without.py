@@ -8,14 +8,6 @@ from sparkwright.common.schema import nearest
 from sparkwright.declared.fleet.fleet import Fleet
 
 
-def remaining(sparks: Sequence[str], lost: Collection[str], counts: Sequence[int]) -> list[str]:
-    """Return the Sparks of a group that serve where some are lost: the most of `counts`."""
-    left = [each for each in sparks if each not in lost]
-    if len(left) == len(sparks):
-        return left
-    return left[: max((each for each in counts if each <= len(left)), default=0)]
-
-
 def without(fleet: Fleet, lost: Collection[str], counts: Mapping[str, Sequence[int]]) -> Fleet:
     """Return a fleet without some Sparks, nor what they alone serve; others may be left idle.
 
@@ -35,14 +27,16 @@ def without(fleet: Fleet, lost: Collection[str], counts: Mapping[str, Sequence[i
         # Groups on the same Sparks stay so: a seat has the same name on all of its Sparks.
         alike = (one for one in fleet.replicas.values() if one.sparks == each.sparks)
         made_for = sorted(set.intersection(*({*counts[one.recipe]} for one in alike)))
-        left = remaining(each.sparks, lost, made_for)
+        left = [spark for spark in each.sparks if spark not in lost]
+        if len(left) < len(each.sparks):
+            left = left[: max((number for number in made_for if number <= len(left)), default=0)]
         if not left and len(each.sparks) == 1:
             continue
         if not left:
             few = len({*each.sparks} - {*lost})
             raise PlanError(
                 f"--data without: found {few} of the {len(each.sparks)} Sparks of {name} left; "
-                f"expected {' or '.join(map(str, counts[each.recipe]))}, as its recipe says: "
+                f"expected {' or '.join(map(str, made_for))}, as its recipe says: "
                 f"--exclude {name}, or name another recipe in the inventory"
             )
         replicas[name] = each.model_copy(update={"sparks": left})

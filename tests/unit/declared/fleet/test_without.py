@@ -54,6 +54,9 @@ def test_who_takes_turns_with_a_group(tmp_path: Path) -> None:
     }
     # Keys and group data may name it all the same.
     assert "own" in fleet.whole
+    counts |= {"lab-tiny": [3, 4], "big": [2, 4]}
+    with pytest.raises(PlanError, match="found 3 of the 4 Sparks of four left; expected 4, as"):
+        without(fleet_of(tmp_path, text), ["d"], counts)
 
 
 @pytest.mark.parametrize(

@@ -289,9 +289,10 @@ def test_a_link_to_a_spark_that_has_left_slows_nobody(caplog: pytest.LogCaptureF
     ports = dict.fromkeys("abc", (PORT_0,))
     up = {n: joined(plan("abc").of(n), ports[n], k) for k, n in enumerate("abc")}
     states = {n: answered(plan("abc").of(n), up, ports) for n in "abc"}
+    speed = {n: {"gbits": 92.5} for n in "abc"}
     for gone, said in (("c", True), ("z", False)):
         made = {"b": {"gbits": [90.0, 90.0]}, gone: {"gbits": [40.0, 40.0]}}
         known = states | {"a": changed(states["a"], record=json.dumps({"links": made}))}
         caplog.clear()
-        apply(group(known, False, write_bandwidth=dict.fromkeys("abc", {"gbits": 92.5})))
+        apply(group(known, False, write_bandwidth=speed))
         assert (f"the slowest link is that of a and {gone}" in caplog.text) == said
