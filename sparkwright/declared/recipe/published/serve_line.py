@@ -22,7 +22,9 @@ MOST_TEXT, MOST_VALUE, _MOST_OPTIONS, _DEEPEST = 2**16, 2**11, 300, 8
 # Options that Sparkwright sets by inventory and replica, whatever a line says of them.
 OURS = (
     *("host", "port", "nnodes", "node-rank", "master-addr", "master-port", "headless"),
-    *("distributed-executor-backend", "allowed-media-domains"),
+    *("distributed-executor-backend", "allowed-media-domains", "data-parallel-address"),
+    *("data-parallel-backend", "data-parallel-rpc-port", "data-parallel-size-local"),
+    "data-parallel-start-rank",
 )
 # vLLM's short options (engine/arg_utils.py of 0.33.0).
 _SHORT: dict[str, str] = dict(

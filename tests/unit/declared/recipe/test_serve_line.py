@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparkwright.declared.recipe.published.serve_line import ShellError, fill, parse_line
+from sparkwright.declared.recipe.published.serve_line import OURS, ShellError, fill, parse_line
 from tests.makers.refused import refusal
 
 
@@ -54,6 +54,8 @@ def test_what_stands_before_it():
 def test_what_the_inventory_sets_may_name_machines_of_the_author():
     options = parse_line('vllm serve m --master-addr "$HEAD_IP" --node-rank 0 --seed 1').options
     assert options == {"master-addr": True, "node-rank": 0, "seed": 1}
+    copies = "--data-parallel-size-local 1 --data-parallel-address $HEAD_IP --seed 1"
+    assert {*parse_line(f"vllm serve m {copies}").options} - {*OURS} == {"seed"}
 
 
 def test_lines_of_problems():
