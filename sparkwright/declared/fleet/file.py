@@ -129,6 +129,8 @@ def _spark_problems(fleet: Fleet) -> Iterator[str]:
     addresses: dict[tuple[object, ...], str] = {}
     for name, spark in fleet.sparks.items():
         yield from unknown(f"sparks.{name}.hardware", [spark.hardware], HARDWARE)
+        if name == "sparks":
+            yield "sparks.sparks: found the name of the group of all; expected another name"
         if (other := addresses.setdefault(_address(name, spark), name)) != name:
             yield f"sparks.{name}: found the address of {other}; expected another machine"
 

@@ -45,7 +45,8 @@ def _host_name(text: str) -> str:
     address = _ZONE.sub("", text) if ":" in text else text
     with suppress(ValueError):
         ip_address(address)
-        return text
+        if "%" not in address:  # Python takes any text for a zone.
+            return text
     if re.fullmatch(r"[^:]+:[0-9]+", text):
         raise ValueError(f"the address alone; the port is ssh_port: {text.rpartition(':')[2]}")
     if re.fullmatch(r"[0-9.]+", text):

@@ -77,6 +77,8 @@ def test_every_spark_knows_its_replicas_and_its_connection(tmp_path: Path) -> No
         ("sparks: {a: {ssh_port: 65536}}\n", "sparks.a.ssh_port: found 65536; expected a TCP port"),
         ("sparks: {a: {hardware: gb1}}\n", "a.hardware: found gb1; did you mean 'gb10'? Expected"),
         ("sparks: {a: {local: true, ssh_user: x}}\n", "expected either local: true, or keys tha"),
+        ("sparks: {a: {}, sparks: {}}\n", "sparks.sparks: found the name of the group of all;"),
+        ("sparks: {a: {ssh_hostname: 'fe80::1%eth0;x'}}\n", "expected an address or host name"),
         ("sparks: {a: {}, b: {ssh_hostname: a}}\n", "sparks.b: found the address of a;"),
         ("sparks: {Spark A: {}}\n", "sparks.Spark A: found"),
         ("sparks: {7: {}}\n", "sparks.7: found 7; expected a name of a-z"),
