@@ -38,24 +38,21 @@ def ring_ports(plan: FabricPlan, hardware: Hardware, wires: Wires) -> Ports | No
 
 def ring_findings(plan: FabricPlan, hardware: Hardware, wires: Wires) -> Iterator[Finding]:
     """Yield what keeps a Spark's two cables from being those of a ring."""
-    said = " and ".join(_leads(number, wires.get(port)) for number, port in _numbered(hardware))
-    ends = " and ".join(plan.peers)
     yield error(
-        f"the cables of {plan.spark} do not make a ring: {said}",
-        f"Join each two of {plan.spark}, {ends} by one cable, in whichever ports. On a switch, "
-        "leave fabric_ring out",
+        f"the cables of {plan.spark} do not make a ring: {_ends(hardware, wires)}",
+        f"Join each two of {plan.spark}, {' and '.join(plan.peers)} by one cable, in whichever "
+        "ports. On a switch, leave fabric_ring out",
     )
 
 
 def shared_findings(plan: FabricPlan, hardware: Hardware, wires: Wires) -> Iterator[Finding]:
     """Yield that a group has cables from Spark to Spark where a switch is meant."""
-    ends = [wires.get(port, frozenset()) for _, port in _numbered(hardware)]
+    ends = [wires.get(port, frozenset()) for port in hardware.fabric_ports]
     if not all(len(each) == 1 for each in ends) or len(frozenset().union(*ends)) < len(ends):
         return
-    said = " and ".join(_leads(number, wires[port]) for number, port in _numbered(hardware))
     three = len(plan.sparks) == 3
     yield error(
-        f"the cables of {plan.spark} lead to single Sparks: {said}",
+        f"the cables of {plan.spark} lead to single Sparks: {_ends(hardware, wires)}",
         "Set fabric_ring = True in group_data/REPLICA.py for a ring of three"
         if three
         else "Put all on a switch: a ring of more than three needs a patched NCCL, as Sparks that "
@@ -63,10 +60,8 @@ def shared_findings(plan: FabricPlan, hardware: Hardware, wires: Wires) -> Itera
     )
 
 
-def _numbered(hardware: Hardware) -> Iterator[tuple[int, Port]]:
-    return enumerate(hardware.fabric_ports)
-
-
-def _leads(number: int, sparks: frozenset[str] | None) -> str:
-    to = f"leads to {' and '.join(sorted(sparks))}" if sparks else "reaches none of the group"
-    return f"port {number} {to}"
+def _ends(hardware: Hardware, wires: Wires) -> str:
+    """Say where each port leads to."""
+    names = (" and ".join(sorted(wires.get(port, ()))) for port in hardware.fabric_ports)
+    said = (f"leads to {each}" if each else "reaches none of the group" for each in names)
+    return " and ".join(f"port {number} {each}" for number, each in enumerate(said))
