@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from host.common import starts
-from host.common.seat import seat_of, seat_of_release
+from host.common.seat import laid_down, seat_of, seat_of_release
 from host.state.engine_api import ask
 from host.state.readers import names, once, run, systemd, text, whole
 
@@ -79,11 +79,12 @@ def switch(root: str, release: str, since: str = "", cursor: str | None = None) 
 
 
 def history(root: str) -> dict[str, Any]:
-    """Return the releases in the order in which they came to serve; those there, and to come."""
+    """Return the releases as they came to serve, those to come, and those here with their size."""
+    there = names(f"{root}/releases")
     return {
         "served": _history(root),
         "current": current(root),
-        "installed": names(f"{root}/releases"),
+        "installed": {name: len(laid_down(root, name).get("sparks", ())) for name in there},
         "under_way": [*filter(owner(root), switches())],
     }
 

@@ -24,7 +24,7 @@ class History(Part):
     Attributes:
         served: the releases in the order in which they came to serve; some more than once.
         current: the one that should serve now; None without one.
-        installed: those whose files are there.
+        installed: those whose files are there, and for how many Sparks, 0 if that is unknown.
         under_way: those to which a switch is under way.
     """
 
@@ -32,7 +32,7 @@ class History(Part):
 
     served: tuple[str, ...]
     current: str | None
-    installed: frozenset[str]
+    installed: dict[str, int]
     under_way: tuple[str, ...]
 
     @property
@@ -103,6 +103,11 @@ def obstacle(spark: str, own: History, others: Mapping[str, History] | None = No
         return (
             f"{release} is no longer on {spark}: {next_line('clean')} keeps `keep_releases` of "
             f"them. Set its recipe in the inventory: {next_line('apply')}"
+        )
+    if own.installed[release] not in (0, sparks := 1 + len(others or ())):
+        return (
+            f"{release} is for {own.installed[release]} Sparks, and {sparks} serve now: name those "
+            f"that are to serve it in the inventory: {next_line('apply')}"
         )
     return None
 

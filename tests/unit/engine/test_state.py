@@ -101,7 +101,7 @@ def test_a_spark_on_which_nothing_is_set_up(tmp_path: Path, root: Path) -> None:
     state = read(tmp_path / "none", release="new-1")
     assert (state.current, state.units, state.switches, state.shares) == (None, {}, (), False)
     told = History.model_validate_json(json.dumps(engines.history(str(tmp_path / "none"))))
-    assert (told.served, told.current, told.installed) == ((), None, frozenset())
+    assert (told.served, told.current, told.installed) == ((), None, {})
 
 
 def test_the_engines_of_two_replicas_are_told_apart(root: Path) -> None:
@@ -116,9 +116,10 @@ def test_the_engines_of_two_replicas_are_told_apart(root: Path) -> None:
 
 
 def test_a_history_is_read(root: Path) -> None:
+    (root / "releases/tiny-1/unit.json").write_text('{"sparks": ["a", "b", "c", "d"]}')
     told = History.model_validate_json(json.dumps(engines.history(str(root))))
     assert (told.served, told.current) == (("old-1", "tiny-1"), "tiny-1")
-    assert told.installed == {"second-1", "tiny-1"}
+    assert told.installed == {"second-1": 0, "tiny-1": 4}
     assert told.under_way == ("new-1",)
     assert engines.history(str(root / "seats/embed"))["under_way"] == []
 

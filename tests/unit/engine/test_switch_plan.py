@@ -109,9 +109,11 @@ def test_orders_keep_the_size_for_the_way_back() -> None:
     assert orders(back, spark(engine=3 * GIB)) == told
 
 
-def history(*served: str, current: str | None = None, under_way: tuple[str, ...] = ()) -> History:
-    now = current or (served[-1] if served else None)
-    return History(served=served, current=now, installed=frozenset("abc"), under_way=under_way)
+def history(
+    *served: str, current: str | None = None, under_way: tuple[str, ...] = (), sparks: int = 0
+) -> History:
+    now, there = current or (served[-1] if served else None), dict.fromkeys("abc", sparks)
+    return History(served=served, current=now, installed=there, under_way=under_way)
 
 
 def test_the_way_back() -> None:
@@ -129,6 +131,16 @@ def test_the_way_back() -> None:
     of_pair = obstacle("x", history("a", "b"), {"y": history("b")})
     assert "x would go back to a, y to nothing" in (of_pair or "")
     assert obstacle("x", history("a", "b"), {"y": history("a", "b")}) is None
+
+
+def test_a_release_of_a_larger_group_is_no_way_back() -> None:
+    """Its other Sparks would be waited for as long as a start may take, while nobody answers."""
+    four = history("a", "b", sparks=4)
+    for others in ({}, {"y": four}):
+        said = obstacle("x", four, others)
+        assert f"a is for 4 Sparks, and {1 + len(others)} serve now: name" in (said or "")
+    assert obstacle("x", four, dict.fromkeys("uvw", four)) is None
+    assert obstacle("x", history("a", "b", sparks=1)) is None
 
 
 REPORT = {"previous": "old", "beside": False, "message": "", "total": 0, "restored": False}

@@ -25,7 +25,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 HISTORY: dict[str, Any] = {
     "served": ["old", "new"],
     "current": "new",
-    "installed": ["old", "new"],
+    "installed": {"old": 1, "new": 1},
     "under_way": [],
 }
 
