@@ -83,14 +83,15 @@ def _split_problems(recipe: Recipe) -> Iterator[str]:
             continue
         stages, copies = merged.options.pipeline_parallel_size, merged.options.data_parallel_size
         if count % (stages * copies):
+            option = f"{'pipeline' if stages > 1 else 'data'}-parallel-size"
+            is_own = option in recipe.by_sparks.get(str(count), BySparks()).args
             yield (
-                f"args.pipeline-parallel-size: found {stages} stages and {copies} copies (data-"
-                f"parallel-size) with sparks: {count}; expected a product that divides {count}: "
-                "the rest is tensor parallel"
+                f"{f'by_sparks.{count}.' * is_own}args.{option}: found {stages} stages and "
+                f"{copies} copies (data-parallel-size) with sparks: {count}; expected a product "
+                f"that divides {count}: the rest is tensor parallel"
             )
             continue
-        speculative = merged.args.get("speculative-config")
-        size = speculative.get(_DRAFTER_SIZE, 1) if isinstance(speculative, dict) else 1
+        size = (merged.options.speculative_config or {}).get(_DRAFTER_SIZE, 1)
         if size not in (1, merged.tensor_parallel(count)):
             found = f"found {_DRAFTER_SIZE} {shown(size)} with sparks: {count}"
             counts = " or ".join(map(str, sorted({1, merged.tensor_parallel(count)})))

@@ -276,4 +276,7 @@ def test_stages_and_copies_divide_the_sparks_and_the_rest_share_layers(tmp_path:
     assert shares == [1, 2, 2, 4]
     by_sparks[4]["args"]["data-parallel-size"] = 4
     (problem,) = problems(tmp_path, sparks=[4], by_sparks={4: by_sparks[4]})
-    assert "found 2 stages and 4 copies (data-parallel-size) with sparks: 4; expected" in problem
+    said = "args.pipeline-parallel-size: found 2 stages and 4 copies (data-parallel-size) with spar"
+    assert problem.startswith(f"by_sparks.4.{said}ks: 4; expected")
+    (problem,) = problems(tmp_path, sparks=[4], args={"data-parallel-size": 3})
+    assert problem.startswith("args.data-parallel-size: found 1 stages and 3 copies")
