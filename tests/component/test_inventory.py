@@ -226,6 +226,14 @@ def test_a_group_goes_on_without_a_spark(project: Path) -> None:
     assert few in told
     told = refused(project, *words, "--data", "without=spark-c")
     assert "--data without: found spark-c; expected a Spark of a group, as --exclude" in told
+    # What is wrong with the whole group is so with three of it.
+    more = "".join(f"  spark-{name}: {{hardware: lab}}\n" for name in "de")
+    text = PAIR.replace("replicas:", f"{more}replicas:").replace("-b]", "-b, spark-d, spark-e]")
+    (project / "inventory/sparks.yaml").write_text(text)
+    (project / "group_data/chat.py").write_text("fabric_ring = True\n")
+    told = refused(project, *words, "--data", "without=spark-d")
+    names = "spark-a, spark-b, spark-d, spark-e"
+    assert f"group_data/chat.py: fabric_ring: found True for 4 Sparks ({names})" in told
 
 
 def test_a_clone_without_an_inventory_says_how_to_make_one(project: Path) -> None:

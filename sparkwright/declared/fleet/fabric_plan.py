@@ -193,9 +193,9 @@ def fabric_of(
         return None
     if settings.fabric_ring and number > _RING:
         raise PlanError(
-            f"fabric_ring: found True for {number} Sparks ({', '.join(sparks)}); expected it for "
-            "three: in a larger ring opposite Sparks have no cable, and NCCL needs one between any "
-            "two. Put them on a switch, and leave fabric_ring out"
+            f"fabric_ring: found True for {number} Sparks ({', '.join(whole or sparks)}); expected "
+            "it for three: in a larger ring opposite Sparks have no cable, and NCCL needs one "
+            "between any two. Put them on a switch, and leave fabric_ring out"
         )
     plan = FabricPlan(
         spark=spark,

@@ -180,10 +180,10 @@ def _contradictions(
         origins = {name: source for source, layer in layers for name in layer}
         wrong = problems_of(settings_of, values, origins.__getitem__)
         yield from wrong
-        together = [fleet.replicas[each].sparks for each in fleet.replicas_of(spark or "")]
-        for group in together if not wrong else ():
+        for name in fleet.replicas_of(spark or "") if not wrong else ():
+            group, whole = fleet.replicas[name].sparks, fleet.whole.get(name, ())
             if group[0] == spark:
-                found = problems_of(fabric_of, spark, group, settings_of(values))
+                found = problems_of(fabric_of, spark, group, settings_of(values), whole)
                 yield from (f"{origins[each.partition(':')[0]]}: {each}" for each in found)
 
 
