@@ -174,8 +174,8 @@ class SparkTarget:
         gone = dict.fromkeys((*self.options.without, *lost))
         with suppress(PlanError):
             left = _left(load_fleet(self.fleet), gone).replicas[self.replica or ""].sparks
-            recipe, lock = recipe_of(self.recipe_name or ""), read_lock(lock_path(self.fleet))
-            load = load_of(recipe.for_sparks(len(left)), lock, len(left))
+            lock = read_lock(lock_path(self.fleet))
+            load = load_of(recipe_of(self.recipe_name or ""), lock, len(left))
             memory = int(self.hardware.total_gib * GIB)
             if not any(each.error for each in memory_findings(load, self.hardware, memory, 0)):
                 line = next_line("apply", f"--data without={','.join(gone)}")
@@ -222,8 +222,7 @@ class SparkTarget:
         fabric = tuple(plan.of(spark).addresses for spark in self.ranks) if plan else ()
         served = self.recipe.at_level(self.settings.log_level)
         standby = 0
-        nodes = len(self.ranks)
-        load = load_of(served.for_sparks(nodes), lock, nodes)
+        load = load_of(served, lock, len(self.ranks))
         if self.replicas:
             served = sized(load, self.hardware)
         elif self.settings.standby == "auto" and not self.on_demand:

@@ -80,8 +80,7 @@ class Target(plan.SparkTarget):
     @cached_property
     def load(self) -> Load | None:
         """Load of its recipe, by the lock; None when it is to be idle."""
-        nodes = len(self.ranks)
-        return load_of(self.recipe.for_sparks(nodes), self.lock, nodes) if self.recipe else None
+        return load_of(self.recipe, self.lock, len(self.ranks)) if self.recipe else None
 
     @cached_property
     def tenants(self) -> list[Tenant]:

@@ -17,8 +17,7 @@ def without(fleet: Fleet, lost: Collection[str], counts: Mapping[str, Sequence[i
     Raises:
         PlanError: one of them is no Spark of a group, or too few are left.
     """
-    groups = [each.sparks for each in fleet.replicas.values() if len(each.sparks) > 1]
-    members = [each for group in groups for each in group]
+    members = [x for each in fleet.replicas.values() if len(each.sparks) > 1 for x in each.sparks]
     for spark in (each for each in lost if each not in members):
         why = f"of a group, as --exclude leaves out others; {nearest(spark, members)}"
         raise PlanError(f"--data without: found {spark}; expected a Spark {why}")
@@ -30,16 +29,15 @@ def without(fleet: Fleet, lost: Collection[str], counts: Mapping[str, Sequence[i
         left = [spark for spark in each.sparks if spark not in lost]
         if len(left) < len(each.sparks):
             left = left[: max((number for number in made_for if number <= len(left)), default=0)]
-        if not left and len(each.sparks) == 1:
-            continue
-        if not left:
+        if not left and len(each.sparks) > 1:
             few = len({*each.sparks} - {*lost})
             raise PlanError(
                 f"--data without: found {few} of the {len(each.sparks)} Sparks of {name} left; "
                 f"expected {' or '.join(map(str, made_for))}, as its recipe says: "
                 f"--exclude {name}, or name another recipe in the inventory"
             )
-        replicas[name] = each.model_copy(update={"sparks": left})
+        if left:
+            replicas[name] = each.model_copy(update={"sparks": left})
     sparks = {name: each for name, each in fleet.sparks.items() if name not in lost}
     whole = {name: each.sparks for name, each in fleet.replicas.items() if {*each.sparks} & {*lost}}
     gateway = None if fleet.gateway and fleet.gateway.spark in lost else fleet.gateway

@@ -137,13 +137,12 @@ def _faults(between: FabricLink, ends: Ends, own: FabricState, other: FabricStat
     found = [*link_findings(between, ends, own, other, {})]
     if not found:
         return []
-    here = target()
     others = {
         each.spark: read(each.host, ask_fabric(each))
         for each in map(target_of, state.active_hosts)
         if each.fabric and each.spark != between.spark
     }
-    heard = read(host, ask_neighbors(here, others)).heard
+    heard = read(host, ask_neighbors(target(), others)).heard
     macs = {mac for netdev in ends[0] for mac in heard.get(netdev, ())}
     known = {
         netdev.mac: name

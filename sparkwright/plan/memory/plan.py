@@ -261,7 +261,7 @@ def load_of(recipe: Recipe, lock: Lock, sparks: int) -> Load:
     for name, checkpoint in recipe.whole_models.items():
         if locked := lock.checkpoint(checkpoint):
             checkpoints[name] = Weights(checkpoint.repo, weights_size(locked), locked.shape)
-    return Load(recipe, sparks, checkpoints)
+    return Load(recipe.for_sparks(sparks), sparks, checkpoints)
 
 
 def weights_size(locked: CheckpointLock) -> int:
