@@ -66,8 +66,8 @@ def problems(recipe: Recipe) -> Iterator[str]:
     counts = [str(count) for count in recipe.sparks]
     for count, difference in recipe.by_sparks.items():
         if count not in counts:
-            expected = " or ".join(counts)
-            yield f"by_sparks.{count}: found {count}; expected {expected}, which `sparks` lists"
+            expected = f"{' or '.join(counts)}, which `sparks` lists; null removes an inherited one"
+            yield f"by_sparks.{count}: found {count}; expected {expected}"
         yield from _setting_problems(f"by_sparks.{count}.", difference, recipe.checkpoints, known)
 
 
