@@ -100,20 +100,19 @@ def fabric_findings(
 
 
 def _different_ports(plan: FabricPlan, hardware: Hardware, states: States) -> Iterator[Finding]:
-    """Yield whose end of a cable is not in the port of the others."""
-    ports = hardware.fabric_ports
-    known = sorted(
-        (ports.index(mine[0]), name)
-        for name, state in states.items()
-        if (mine := cabled(hardware, state))
-    )
-    (low, keeper), (high, mover) = known[0], known[-1]
+    """Yield whose ends of cables are not in the port of most."""
+    ports, names = hardware.fabric_ports, sorted(states)
     # Who has no link at all says so itself.
-    if low != high:
+    known = {name: mine for name in names if (mine := cabled(hardware, states[name]))}
+    kept = max(ports, key=lambda port: sum(port in mine for mine in known.values()))
+    moved = [name for name, mine in known.items() if kept not in mine]
+    if moved:
+        keeper = next(name for name, mine in known.items() if kept in mine)
+        who, number, (other, *_) = " and ".join(moved), ports.index(kept), known[moved[0]]
         yield error(
-            f"the cable is in port {low} of {keeper} ({' and '.join(ports[low])}), "
-            f"but in port {high} of {mover} ({' and '.join(ports[high])})",
-            f"Move the cable of {mover} to port {low}; port 0 is the one next to the RJ45 socket",
+            f"the cable is in port {number} of {keeper} ({' and '.join(kept)}), but in port "
+            f"{ports.index(other)} of {who} ({' and '.join(other)})",
+            f"Move the cable of {who} to port {number}; port 0 is the one next to the RJ45 socket",
         )
 
 

@@ -137,6 +137,18 @@ def test_a_switch_wants_all_in_one_port() -> None:
     assert "Move the cable of c to port 0" in said
 
 
+def test_fewest_cables_are_moved_and_all_of_them_are_named() -> None:
+    for odd, said in (("b", "b to port 1"), ("ab", "c and d to port 0")):
+        states = factory("abcd")
+        for number, name in enumerate("abcd"):
+            port, other = (PORT_0, PORT_1) if name in odd else (PORT_1, PORT_0)
+            states[name] = spark(
+                number, **dict.fromkeys(port, UP), **dict.fromkeys(other, UNPLUGGED)
+            )
+        for name in "abcd":
+            assert f"Move the cable of {said};" in told(plan("abcd").of(name), states, ())[0]
+
+
 def test_whose_port_a_cable_of_a_ring_is_in_is_told_by_who_answers_there() -> None:
     first = plan("abc", ring=True)
     states = {n: joined(first.of(n), (PORT_0, PORT_1), k) for k, n in enumerate("abc")}
