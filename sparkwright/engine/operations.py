@@ -204,10 +204,8 @@ def _stop(engines: EngineState, keep: str | None) -> Generator[StringCommand]:
         if engine.release != keep and not engine.stopped:
             unit = QuoteString(f"vllm@{engine.release}.service")
             # A worker's has ended with its head's: that is no failure for anybody to look into.
-            yield StringCommand(
-                *("systemctl disable --quiet --now", unit),
-                *("&& { systemctl reset-failed", unit, "2>/dev/null || true; }"),
-            )
+            forgiven = ("&& { systemctl reset-failed", unit, "2>/dev/null || true; }")
+            yield StringCommand(_DISABLE, unit, *forgiven)
 
 
 def _job(

@@ -12,7 +12,8 @@ from typing import Any
 
 from host.common.seat import engine_address
 
-INTERVAL = 10.0
+# As far apart as two looks: of a busy engine, one look more is needed to see that nothing moves.
+INTERVAL = 6.0
 # A token, then a look at the counters: a probe that fails takes the 6 s of both, and the next one
 # follows at once.
 TOKEN_DEADLINE = 4.0
@@ -179,7 +180,9 @@ def patience(longest_step: float) -> int:
 
 
 def found_within(looks: int) -> float:
-    """Return the seconds in which a hang is found that begins right after a token: 28 with 3."""
+    """Return the seconds in which a hang is found that begins right after a token, or after a look:
+    24 with 3.
+    """
     return INTERVAL + looks * (TOKEN_DEADLINE + COUNTERS_DEADLINE)
 
 

@@ -30,7 +30,7 @@ from host.engine.peer_link import Group, Links
 from host.engine.places import GroupRoom
 from host.engine.standby import VALUE, Standby
 
-PING = 5.0
+PING = 1.0
 RETRY = 2.0
 # What the worker gives a head that drains, on top of the head's own bound.
 DRAIN_MARGIN = 15

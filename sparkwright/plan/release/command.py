@@ -75,7 +75,7 @@ _ALONE = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_
 
 # Seconds that a head waits for a step of its worker, whose loss vLLM learns of in no other way; 300
 # is vLLM's own (envs.py). It stands behind the supervisor's probe, which ends a hung engine after
-# 10 + 6 s for each probe, and which needs none of vLLM's help. A sound step never takes so long:
+# 6 + 6 s for each look, and which needs none of vLLM's help. A sound step never takes so long:
 # twice the longest is waited for, and at least 180, since kernels that are compiled at a first
 # request count as well (115 s for a whole start with empty caches). On two H100 with the worker
 # killed, stopped or cut off, 60 ended the head at 60.9 s, and 300 left it hanging for 200 and on.

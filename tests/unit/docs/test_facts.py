@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from host.common import probe
 from host.door.door import HOLD
 from host.engine import crash_guard
 from host.engine.switch.candidate import MARGIN
@@ -148,6 +149,7 @@ FACTS: list[tuple[object, str]] = [
         NAMED[crash_guard.TOO_MANY],
         r"After (\w+) (?:hard crashes of the Spark|power losses) within an hour",
     ),
+    (NAMED[int(probe.INTERVAL)], r"every (\w+) seconds the supervisor"),
     (f"{MARGIN // 60}", r"`?start_timeout`? plus (\d+) minutes"),
     (FAULT_MHZ, r"(\d+) MHz, (?:and power at most )?\d+ W\b"),
     (FAULT_WATTS, r"\d+ MHz, (?:and power at most )?(\d+) W\b"),
