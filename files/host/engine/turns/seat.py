@@ -22,7 +22,8 @@ WISH = 15.0
 PAUSE, HEARD = 300, 1.2
 # The same of a start that somebody has stopped.
 STOPPED = 10.0
-# Seconds for which a model whose clients were told to come back waits for them.
+# Seconds for which a model whose clients were told to come back waits for them: its turn may be
+# shorter, and would end before they ask again.
 BACK = 60.0
 # Seconds after which a client may ask again whose model has no place, as an answer of another is
 # long; and those of a start that nobody has seen.
@@ -119,6 +120,7 @@ class Seat(Contender):
         self.phase, self.since = phase, now
         if phase == "serving":
             self.used = now + BACK if self._wished == inf else now
+            self.since = max(now, self.used - self.turn)
             self._wished = now
 
     def _barred(self, unit: Unit, full: str, now: float) -> str:
