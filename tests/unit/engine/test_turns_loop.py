@@ -10,7 +10,7 @@ import pytest
 
 from host.engine import places, startup
 from host.engine.switch import units
-from host.engine.turns import loop, seat
+from host.engine.turns import decision, loop, seat
 
 TOTAL = 10
 
@@ -92,6 +92,8 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spark:
     monkeypatch.setattr(units, "systemctl", found.systemctl)
     monkeypatch.setattr(units, "reset_failed", lambda unit: None)
     monkeypatch.setattr(loop, "lack_of_room", lambda root: "")
+    # A turn may be over at the next look, which comes at once.
+    monkeypatch.setattr(decision, "QUIET", 0)
     monkeypatch.setattr(seat, "Door", Door)
     monkeypatch.setattr(places, "RUN", tmp_path / "run")
     places.RUN.mkdir()
