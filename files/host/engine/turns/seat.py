@@ -186,13 +186,7 @@ class Guest(Contender):
     """
 
     def __init__(
-        self,
-        name: str,
-        declared: Declared,
-        room: Room,
-        phase: Phase,
-        full: str,
-        now: float,
+        self, name: str, declared: Declared, room: Room, phase: Phase, full: str, now: float
     ) -> None:
         own = {key: declared[key] for key in _DECLARED}
         super().__init__(name, **own, bound=inf, phase=phase, barred=full, used=inf, in_flight=1)
