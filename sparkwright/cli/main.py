@@ -16,8 +16,9 @@ from sparkwright.cli.init import init
 from sparkwright.cli.keys import keys
 from sparkwright.cli.logs import logs
 from sparkwright.cli.recipes import recipes
+from sparkwright.common.errors import refuse
 from sparkwright.common.last_resort import guarded
-from sparkwright.declared.fleet.group_data import settings_of_site
+from sparkwright.declared.fleet.group_data import checked_group_data
 from sparkwright.declared.fleet.settings import Settings
 from sparkwright.declared.recipe.loader import OWN_RECIPES, load_recipe
 from sparkwright.plan.release.lock import lock_path, read_lock
@@ -66,11 +67,12 @@ _verb(
 @cli.command()
 def check() -> None:
     """Check inventory, settings, lock and own recipes; ask no Spark."""
+    from sparkwright.run.inventory.data import contradictions
     from sparkwright.run.inventory.groups import load
 
     fleet = run.site_fleet()
     load(fleet.source)
-    settings_of_site(fleet)
+    refuse(contradictions(fleet, checked_group_data(), {}))
     read_lock(lock_path(fleet.source))
     for path in OWN_RECIPES.glob("*.yaml"):
         load_recipe(path.stem)

@@ -249,8 +249,12 @@ def vacated(wanted: Sequence[str]) -> Generator[StringCommand]:
         place = Place(root, seat)
         unit = door_unit(place)
         differs(f"replica {seat}", "none: the inventory does not name it here", "one")
-        yield from end(read(host, EngineState.ask(root=place)))
-        off = "systemctl disable --quiet --now"
+        engines, off = read(host, EngineState.ask(root=place)), "systemctl disable --quiet --now"
+        yield from end(engines)
+        if engines.current:
+            # While its door is there, a request would start it again.
+            name = QuoteString(f"vllm@{engines.current}.service")
+            yield StringCommand(MASK, name, "&& systemctl stop", name)
         yield StringCommand(off, QuoteString(unit), "2>/dev/null; true")
         folders = [*(f"{root}/{name}/seats/{seat}" for name in SEAT_FOLDERS), place]
         yield StringCommand("rm -rf", *map(QuoteString, folders))

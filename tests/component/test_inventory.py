@@ -177,6 +177,13 @@ def test_two_replicas_of_a_spark_have_its_settings(project: Path) -> None:
         "share spark-a; expected the same value for both, as in group_data/sparks.py"
     )
     (project / "group_data/other.py").write_text("max_body_mib = 8\n")
+    on_demand = TWO.replace("trusts", "on_demand: true, trusts", 1) % "lab-other"
+    (project / "inventory/sparks.yaml").write_text(on_demand)
+    told = refused(project, "inventory.py", "deploy.py", "--data", "hold_seconds=0")
+    assert told == (
+        "--data: hold_seconds: found 0, with which no request waits for chat, and so none starts "
+        "it; expected 1 or more"
+    )
     run = pyinfra(project, "--json", "inventory.py", "debug-inventory", "--limit", "other")
     (host,) = json.loads(run.stdout)
     assert (host["data"]["replica"], host["data"]["replicas"]) == ("chat", ["chat", "other"])

@@ -94,7 +94,9 @@ def _start(line: str) -> Start | None:
         words = ("release", "recipe", "image", "kind", "failed")
         return {
             **{name: str(found[name])[:400] for name in words},
-            **{name: _number(found[name]) for name in ("at", "seconds")},
+            "at": _number(found["at"], 1e11),
+            # No start may take more than a day.
+            "seconds": _number(found["seconds"]),
             "kv_gib": _number(found.get("kv_gib", 0)),
             "phases": {str(name): _number(each) for name, each in found["phases"].items()},
         }
@@ -102,7 +104,7 @@ def _start(line: str) -> Start | None:
         return None
 
 
-def _number(value: Any) -> float:
-    if not 0 <= (number := float(value)) < 1e11:
+def _number(value: Any, most: float = 1e6) -> float:
+    if not 0 <= (number := float(value)) < most:
         raise ValueError("no time")
     return number

@@ -192,12 +192,13 @@ class Door:
     def _read(self) -> tuple[dict[str, None], dict[str, str]]:
         choice = {"first": NO_RELEASE, "hold": "no", "why": WHY}
         choice |= dict(line.split(" ", 1) for line in _lines(self._map) if " " in line)
-        if not self._config.exists():
-            # It knows none yet: what should serve is its first.
-            engines = {self._link.readlink().name: None} if self._link.is_symlink() else {}
-            return engines, {**choice, "first": next(iter(engines), NO_RELEASE)}
         servers = map(_SERVER.match, _lines(self._config))
-        return {server[1]: None for server in servers if server}, choice
+        engines = {server[1]: None for server in servers if server}
+        if not engines and self._link.is_symlink():
+            # It knows none yet, or its file is damaged: what should serve is its first.
+            choice["first"] = self._link.readlink().name
+            engines = {choice["first"]: None}
+        return engines, choice
 
     def _write(self, engines: Collection[str], choice: Mapping[str, str]) -> None:
         rule, hold = f"str(first),map({self._map})", choice["hold"]
@@ -231,7 +232,7 @@ def recorded_hold(root: Path, release: str) -> int:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text("utf-8").splitlines()
+        return path.read_text("utf-8", "replace").splitlines()
     except FileNotFoundError:
         return []
 

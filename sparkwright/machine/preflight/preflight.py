@@ -46,11 +46,6 @@ def findings(
                     f"port {listener.port} is taken by {listener.command} (pid {listener.pid})",
                     "Stop it, or give the replica another `port:` in the inventory",
                 )
-        if required.on_demand and required.settings.hold_seconds == 0:
-            yield error(
-                f"{required.replica}: hold_seconds is 0: no request waits, and so none starts it",
-                "Leave hold_seconds out of the group data",
-            )
         yield from required.doubts
 
 

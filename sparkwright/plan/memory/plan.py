@@ -10,13 +10,7 @@ from math import ceil
 
 from sparkwright.common.hardware import GIB, Hardware
 from sparkwright.declared.recipe.recipe import Recipe
-from sparkwright.plan.memory.kv_cache import (
-    TOKENS_BY_CONCURRENCY,
-    Flags,
-    KvCache,
-    flags,
-    kv_cache,
-)
+from sparkwright.plan.memory.kv_cache import TOKENS_BY_CONCURRENCY, Flags, KvCache, flags, kv_cache
 from sparkwright.plan.release.lock import CheckpointLock, Lock
 from sparkwright.plan.release.model_config import Shape
 

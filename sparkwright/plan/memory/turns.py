@@ -78,8 +78,12 @@ def unmet(tenants: Sequence[Tenant], total: int) -> Iterator[tuple[str, Finding]
         if not fit([each, *others], total):
             names = " and ".join(one.name for one in others)
             beside = gib(sum(one.size for one in others))
-            taken = f"{gib(each.size)} of {gib(total)}, and {names} {beside}"
-            remedy = f"Lower gpu-memory-utilization in its recipe, or have {names} take turns, too"
+            spare = max(one.spare for one in (each, *others))
+            host = f", and the host {gib(spare)}" if spare else ""
+            taken = f"{gib(each.size)} of {gib(total)}, {names} {beside}{host}"
+            remedy = (
+                f"Lower gpu-memory-utilization in its recipe, or have {names} on demand, unpinned"
+            )
             yield each.name, error(f"replicas.{each.name} never fits: it takes {taken}", remedy)
 
 

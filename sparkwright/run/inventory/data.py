@@ -105,7 +105,7 @@ def _check_data(fleet: Fleet, parameters: Mapping[str, Any], gateway: bool, remo
     files = read_group_data(Path(FOLDER), *map(Path, parameters.get("group_data") or ()))
     unused = _unused(files, fleet, Path(parameters["inventory"]))
     refuse([*unused, *_file_problems(files), *_option_problems(given, fleet, removal)])
-    refuse([*_contradictions(fleet, gateway, files, given), *_divided(fleet, files)])
+    refuse(contradictions(fleet, files, given, gateway=gateway))
 
 
 def _unused(files: GroupData, fleet: Fleet, inventory: Path) -> Iterator[str]:
@@ -169,10 +169,11 @@ def _divided(fleet: Fleet, files: GroupData) -> Iterator[str]:
                 )
 
 
-def _contradictions(
-    fleet: Fleet, gateway: bool, files: GroupData, given: Mapping[str, object]
+def contradictions(
+    fleet: Fleet, files: GroupData, given: Mapping[str, object], *, gateway: bool = False
 ) -> Iterator[str]:
     """Yield what the settings of a host contradict, each with the file that decides."""
+    yield from _divided(fleet, files)
     for spark in [None] if gateway else fleet.sparks:
         layers = [(file_of(name), files.get(name, {})) for name in groups_of(fleet, spark)]
         layers.append(("--data", given))
@@ -181,9 +182,12 @@ def _contradictions(
         wrong = problems_of(settings_of, values, origins.__getitem__)
         yield from wrong
         for name in fleet.replicas_of(spark or "") if not wrong else ():
-            group, whole = fleet.replicas[name].sparks, fleet.whole.get(name, ())
-            if group[0] == spark:
-                found = problems_of(fabric_of, spark, group, settings_of(values), whole)
+            replica, whole = fleet.replicas[name], fleet.whole.get(name, ())
+            if (group := replica.sparks)[0] == spark:
+                found = [*problems_of(fabric_of, spark, group, settings_of(values), whole)]
+                if replica.on_demand and values.get("hold_seconds") == 0:
+                    why = f"no request waits for {name}, and so none starts it"
+                    found.append(f"hold_seconds: found 0, with which {why}; expected 1 or more")
                 yield from (f"{origins[each.partition(':')[0]]}: {each}" for each in found)
 
 

@@ -211,7 +211,7 @@ class Spark:
 
     def acts(self) -> list[str]:
         """What changed something, in order, without the looks."""
-        looks = ("show", "list-units", "daemon-reload", "reset-failed")
+        looks = ("show", "list-units", "daemon-reload", "reset-failed", "unmask")
         return [line.replace(".service", "") for line in self._log if not line.startswith(looks)]
 
     @property

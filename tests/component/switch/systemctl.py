@@ -2,8 +2,8 @@
 
 It is called in the process of whoever asks: a switch looks hundreds of times. A Spark's folder of
 state holds units/RELEASE.json, a unit that was started, and RELEASE.how, how its engine behaves:
-well (without the file), fails, never (is ready), dies (soon after that), died. What boots, it knows
-as of its last daemon-reload: known-boots.
+well (without the file), fails, never (is ready), dies (soon after that), died. One that is masked
+has RELEASE.masked. What boots, it knows as of its last daemon-reload: known-boots.
 """
 
 import fcntl
@@ -38,7 +38,10 @@ def call(state: Path, verb: str, *words: str) -> str:
                 live += [path.stem for path in state.glob("*.failed") if path.stem not in live]
             return "".join(f"vllm@{release}.service loaded\n" for release in live)
         if verb == "start":
-            _start(state, releases[0])
+            if not (state / f"{releases[0]}.masked").exists():
+                _start(state, releases[0])
+        elif verb == "unmask":
+            (state / f"{releases[0]}.masked").unlink(missing_ok=True)
         elif verb == "stop":
             # What ends by itself meanwhile counts as failed.
             if _how(state, releases[0]) == "died":

@@ -37,6 +37,15 @@ def test_it_waits_for_its_place(turns: Spark) -> None:
     assert [*(turns.state / "run").iterdir()] == []
 
 
+def test_a_way_back_to_what_its_owner_had_stopped_starts_it(turns: Spark) -> None:
+    """Until a boot systemd would not."""
+    (turns.state / f"{NEW}.masked").touch()
+    turns.start()
+    _gives_place(turns)
+    assert turns.end() == 0
+    assert turns.running == [NEW]
+
+
 def test_one_that_fails_leaves_the_previous_one_to_the_next_request(turns: Spark) -> None:
     turns.release(NEW, "fails")
     turns.start()

@@ -47,6 +47,18 @@ def test_a_request_starts_its_model_and_cuts_no_answer(spark: Spark) -> None:
     assert "b was asked for by client1" in spark.said()
 
 
+def test_a_turn_of_no_seconds_serves_who_has_waited() -> None:
+    """haproxy tries each request again every second: later than the loop sees that it serves."""
+    models = {"a": Model(6, turn=0), "b": Model(6, turn=0)}
+    with spark_of(models, total=10) as spark:
+        clients = Clients(spark)
+        clients.ask(("a", 0, 0))
+        waiting(spark.doors["a"], 1)
+        clients.ask(("b", 0, 0))
+        assert [each.status for each in clients.end()] == [200, 200]
+        assert spark.acts == ["start a", "stop a", "start b"]
+
+
 def test_a_model_that_does_not_start_is_refused_with_the_reason(spark: Spark) -> None:
     spark.models["a"].faults += ["fails"]
     first = spark.ask("a")

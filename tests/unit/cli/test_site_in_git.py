@@ -155,4 +155,14 @@ def test_the_site_is_checked_without_a_spark(site: Path) -> None:
         if before is not None:
             path.write_text(before)
     assert CliRunner().invoke(cli, ["check"]).exit_code == 0
+    # Each is valid by itself.
+    inventory = site / "inventory/sparks.yaml"
+    inventory.write_text(inventory.read_text().replace("sparks: [", "on_demand: true, sparks: ["))
+    assert CliRunner().invoke(cli, ["check"]).exit_code == 0
+    (site / "group_data/chat.py").write_text("hold_seconds = 0\n")
+    run = CliRunner().invoke(cli, ["check"])
+    assert str(run.exception) == (
+        "group_data/chat.py: hold_seconds: found 0, with which no request waits for chat, and so "
+        "none starts it; expected 1 or more"
+    )
     assert HOOKS["check"]["entry"] == "uv run sparkwright check"

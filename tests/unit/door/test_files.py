@@ -60,6 +60,18 @@ def test_a_door_without_files_knows_what_should_serve(tmp_path: Path) -> None:
     assert refused.stderr.startswith("door: found no engine other")
 
 
+@pytest.mark.parametrize("damaged", [b"", bytes(200), b"\xff\xfe\n"])
+def test_nor_does_one_with_damaged_files_stay_shut(tmp_path: Path, damaged: bytes) -> None:
+    (tmp_path / "current").symlink_to("releases/tiny-1")
+    door = Door(tmp_path)
+    door.prepare()
+    for name in ("engines.cfg", "choice.map"):
+        (tmp_path / "door" / name).write_bytes(damaged)
+    door.prepare()
+    assert door.engines() == ["tiny-1"]
+    door.prefer("tiny-1")
+
+
 def test_a_hold_and_when_to_ask_again_follow_from_starts(tmp_path: Path) -> None:
     release = tmp_path / "releases" / "tiny-1"
     for folder in (release, tmp_path / "state"):

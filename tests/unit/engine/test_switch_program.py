@@ -51,6 +51,8 @@ def test_one_that_a_killed_switch_has_stopped_is_to_run(
 ) -> None:
     last = {"previous": previous, "boot": boot, "ran": ran}
     assert find_previous("new", ["a"], [], "a", last, "boot-2") == ("a", found)
+    del last["ran"]
+    assert find_previous("new", ["a"], [], "a", last, "boot-2") == ("a", False)
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,11 @@ WAITS = Contender("b", 6, waits=999)
             id="quiet in its turn",
         ),
         pytest.param(
+            [_serving("a", 6, since=998, used=998), WAITS],
+            [],
+            id="until its door has let in who waited",
+        ),
+        pytest.param(
             [_serving("a", 6, pinned=True), WAITS], [("refuse", "b")], id="beside a pinned one"
         ),
         pytest.param(

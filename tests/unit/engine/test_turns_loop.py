@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from host.engine import places
+from host.engine import places, startup
 from host.engine.switch import units
-from host.engine.turns import loop, seat
+from host.engine.turns import decision, loop, seat
 
 TOTAL = 10
 
@@ -92,6 +92,8 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spark:
     monkeypatch.setattr(units, "systemctl", found.systemctl)
     monkeypatch.setattr(units, "reset_failed", lambda unit: None)
     monkeypatch.setattr(loop, "lack_of_room", lambda root: "")
+    # A turn may be over at the next look, which comes at once.
+    monkeypatch.setattr(decision, "QUIET", 0)
     monkeypatch.setattr(seat, "Door", Door)
     monkeypatch.setattr(places, "RUN", tmp_path / "run")
     places.RUN.mkdir()
@@ -147,6 +149,24 @@ def test_who_stops_an_engine_just_when_it_serves_has_stopped_no_start(
         spark.turns.look()
     assert spark.acts == [f"start {unit}"] * (2 if served else 1)
     assert door.heard == ([] if served else ["its start failed: it was stopped"])
+
+
+def test_who_was_told_to_come_back_finds_his_model_however_short_its_turn_is(spark: Spark) -> None:
+    """Else each of two models would be started for nobody, in turn."""
+    spark.declare("a", 6)
+    spark.declare("b", 6)
+    (spark.root / "seats/a/state").mkdir()
+    startup.keep(spark.root / "seats/a", "a-1", 400, "serving", [])
+    assert spark.look(waits="a")["a"].heard == [
+        "it serves in about 400 s, and a request is held for 300 s"
+    ]
+    assert spark.acts == ["start vllm@a-1.service"]
+    spark.states["vllm@a-1.service"] = "active"
+    doors = spark.look(waits="b")
+    assert not doors["a"].is_closed
+    spark.turns._seats["a"].since -= seat.BACK
+    spark.turns._seats["a"].used -= seat.BACK + 5
+    assert spark.look(waits="b")["a"].is_closed
 
 
 def test_the_job_of_a_stop_is_no_start(spark: Spark) -> None:

@@ -142,6 +142,8 @@ class Candidate:
         self._report.say("starting", total=self._seconds)
         name = f"vllm@{self._release}.service"
         reset_failed(name)
+        # `stop` has masked one on demand: who orders a switch to it starts it.
+        systemctl("unmask", "--runtime", "--quiet", name)
         if not Unit(self._release).active:
             systemctl("start", "--no-block", name)
         while not (now := Unit(self._release)).active:

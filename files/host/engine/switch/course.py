@@ -73,7 +73,7 @@ class Switch:
         """Take back what a program that was killed had begun; return the exit status."""
         with state.turn(self._root, lambda: time.sleep(LOOK)):
             record = state.load(self._record)
-            if record is None or record["release"] != self._new:
+            if record is None or record.get("release") != self._new:
                 return 0
             self._report.take_up()
             self._take_orders()
@@ -83,7 +83,7 @@ class Switch:
                 self._finish()
                 self._place.give_up()
                 return 0
-            self._return(record["previous"], bool(record["ran"]))
+            self._return(record.get("previous"), bool(record.get("ran")))
             self._record.unlink(missing_ok=True)
             self._place.give_up()
         return self._failed("the program of the switch was killed")

@@ -117,7 +117,7 @@ def find_previous(
     if release is None:
         return None, False
     # A switch that was killed may have stopped it.
-    stopped = (last.get("previous"), last.get("boot")) == (release, boot) and last["ran"]
+    stopped = (last.get("previous"), last.get("boot")) == (release, boot) and last.get("ran")
     return release, release in running or bool(stopped)
 
 

@@ -22,7 +22,8 @@ WISH = 15.0
 PAUSE, HEARD = 300, 1.2
 # The same of a start that somebody has stopped.
 STOPPED = 10.0
-# Seconds for which a model whose clients were told to come back waits for them.
+# Seconds for which a model whose clients were told to come back waits for them: its turn may be
+# shorter, and would end before they ask again.
 BACK = 60.0
 # Seconds after which a client may ask again whose model has no place, as an answer of another is
 # long; and those of a start that nobody has seen.
@@ -119,6 +120,7 @@ class Seat(Contender):
         self.phase, self.since = phase, now
         if phase == "serving":
             self.used = now + BACK if self._wished == inf else now
+            self.since = max(now, self.used - self.turn)
             self._wished = now
 
     def _barred(self, unit: Unit, full: str, now: float) -> str:
@@ -184,13 +186,7 @@ class Guest(Contender):
     """
 
     def __init__(
-        self,
-        name: str,
-        declared: Declared,
-        room: Room,
-        phase: Phase,
-        full: str,
-        now: float,
+        self, name: str, declared: Declared, room: Room, phase: Phase, full: str, now: float
     ) -> None:
         own = {key: declared[key] for key in _DECLARED}
         super().__init__(name, **own, bound=inf, phase=phase, barred=full, used=inf, in_flight=1)

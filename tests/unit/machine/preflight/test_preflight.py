@@ -139,13 +139,6 @@ def test_a_second_replica_needs_disk_and_ports_as_well():
     assert "port 8001 is taken by nginx" in finding.found
 
 
-def test_a_door_that_holds_nothing_starts_nothing():
-    wanted = changed(WANTED, replica="chat", on_demand=True)
-    assert not [*findings(FIT, wanted, NOW)]
-    (finding,) = findings(FIT, changed(wanted, settings=Settings(hold_seconds=0)), NOW)
-    assert finding.found.startswith("chat: hold_seconds is 0: no request waits")
-
-
 def test_the_sum_of_two_engines_has_to_fit():
     """Each is told what it may take, and which replica is meant."""
     spark = fake_host(state={"machine": SPARK | {"clock": int(time.time())}}, spark="spark-a")

@@ -103,6 +103,7 @@ def test_what_never_fits_is_refused_with_what_takes_its_place():
     ((name, finding),) = unmet([kept, big, one("chat", 5 * GIB)], 12 * GIB)
     assert name == "big"
     assert finding.found == (
-        "replicas.big never fits: it takes 9.0 GiB of 12.0 GiB, and embed 3.0 GiB"
+        "replicas.big never fits: it takes 9.0 GiB of 12.0 GiB, embed 3.0 GiB, and the host 2.0 GiB"
     )
-    assert "have embed take turns, too" in finding.remedy
+    # One that is pinned is on demand as well.
+    assert "have embed on demand, unpinned" in finding.remedy
