@@ -21,8 +21,8 @@ from tests.clock import patience
 from tests.lab.shard import RESULTS
 from tests.lab.state import PROJECT
 
-# One more than there are processors: virtual Sparks wait more than they compute.
-_SLOTS = (os.cpu_count() or 1) + 1
+# Two more than there are processors: a lab computes for less than half of the time.
+_SLOTS = (os.cpu_count() or 1) + 2
 # Seconds between two looks at what runs, and between two lines about it.
 _LOOK, _REPORT = 0.2, 30.0
 # A tier fails that takes this many times its budget, on a machine on which others keep theirs. A

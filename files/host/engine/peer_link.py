@@ -237,7 +237,7 @@ async def greet(group: Group, rank: int, reader: StreamReader, writer: StreamWri
         writer.write(_line({"objection": objection}))
         theirs = (await _read(reader)).get("objection")
         if objection or theirs:
-            raise RefusedError(objection or f"it refuses this Spark: {str(theirs)[:300]}")
+            raise RefusedError((objection or f"it refuses this Spark: {theirs}")[:300])
     except BaseException:
         await close(writer)
         raise
