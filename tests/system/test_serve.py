@@ -340,7 +340,7 @@ def test_a_door_on_the_address_of_a_tunnel(spark: Handle, served: str) -> None:
 
     def answers() -> bool:
         with suppress(requests.ConnectionError):
-            return requests.get(url, headers=authorization(), timeout=patience()).ok
+            return requests.get(url, headers=authorization(), timeout=(patience(3), patience())).ok
         return False
 
     try:
