@@ -23,7 +23,9 @@ LISTING = {
     "kernel": "sysctl -a 2>/dev/null | grep -E '^(net[.]ipv4[.]conf|net[.]ipv[46][.]ip_forward|"
     "net[.]core|vm[.]overcommit)'",
     # Behind an @ of a link's name stands what the lab's end of the cable is called now.
-    "network": "ip -o -4 address | awk '{print $2, $4}'; ip -4 route; ip -o link "
+    # NetworkManager's metrics are 100 and on, in the order in which interfaces came up.
+    "network": "ip -o -4 address | awk '{print $2, $4}'; ip -4 route "
+    "| sed 's/ metric 1[0-9][0-9] / /'; ip -o link "
     "| awk '{sub(/@.*/, \"\", $2); print $2, $4, $5}'",
     "rules": "iptables-save | grep -E '^[-:*]' | sed 's/ \\[.*//'; ip6tables-save "
     "| grep -E '^[-:*]' | sed 's/ \\[.*//'; LC_ALL=C ufw status; ufw show added",
