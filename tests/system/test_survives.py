@@ -91,7 +91,7 @@ def test_a_memory_bomb(serving: Handle, where: str) -> None:
 
 
 def test_a_fork_bomb_in_the_engine_ends_at_its_containers_bound(serving: Handle) -> None:
-    """What is killed counts until the engine ends, as the container's first process reaps none."""
+    """Killed processes count until the engine ends, as nothing in its container reaps them."""
     name = f"vllm-{current(serving)}"
     count = f"sudo docker stats --no-stream --format '{{{{.PIDs}}}}' {name}"
     with bombed(serving, clean=f"systemctl restart {unit(serving)}"):

@@ -1,4 +1,4 @@
-"""What the times of probes, links and the unit add up to."""
+"""Times of probes, links and the unit, added up to the bound of a hang."""
 
 import re
 

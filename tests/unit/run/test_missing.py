@@ -45,7 +45,7 @@ def test_only_sparks_of_the_group_are_missing(status: str, missing: list[str]) -
 
 @pytest.fixture
 def offer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Offered:
-    """What is offered to a group of four whose recipes are for some numbers of Sparks."""
+    """Return what is offered to a group of four whose recipes are for some numbers of Sparks."""
     monkeypatch.setattr(file, "recipe_names", lambda: ["try", "other"])
     path = tmp_path / "sparks.yaml"
     path.write_text(FOUR)
