@@ -17,7 +17,8 @@ def without(fleet: Fleet, lost: Collection[str], counts: Mapping[str, Sequence[i
     Raises:
         PlanError: one of them is no Spark of a group, or too few are left.
     """
-    members = [x for each in fleet.replicas.values() if len(each.sparks) > 1 for x in each.sparks]
+    groups = (each.sparks for each in fleet.replicas.values() if len(each.sparks) > 1)
+    members = [spark for group in groups for spark in group]
     for spark in (each for each in lost if each not in members):
         why = f"of a group, as --exclude leaves out others; {nearest(spark, members)}"
         raise PlanError(f"--data without: found {spark}; expected a Spark {why}")

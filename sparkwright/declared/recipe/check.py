@@ -84,9 +84,10 @@ def _split_problems(recipe: Recipe) -> Iterator[str]:
         stages, copies = merged.options.pipeline_parallel_size, merged.options.data_parallel_size
         if count % (stages * copies):
             option = f"{'pipeline' if stages > 1 else 'data'}-parallel-size"
-            is_own = option in recipe.by_sparks.get(str(count), BySparks()).args
+            own = recipe.by_sparks.get(str(count), BySparks()).args
+            place = f"by_sparks.{count}." if option in own else ""
             yield (
-                f"{f'by_sparks.{count}.' * is_own}args.{option}: found {stages} stages and "
+                f"{place}args.{option}: found {stages} stages and "
                 f"{copies} copies (data-parallel-size) with sparks: {count}; expected a product "
                 f"that divides {count}: the rest is tensor parallel"
             )

@@ -104,7 +104,8 @@ def obstacle(spark: str, own: History, others: Mapping[str, History] | None = No
             f"{release} is no longer on {spark}: {next_line('clean')} keeps `keep_releases` of "
             f"them. Set its recipe in the inventory: {next_line('apply')}"
         )
-    if own.installed[release] not in (0, sparks := 1 + len(others or ())):
+    sparks = 1 + len(others or ())
+    if own.installed[release] not in (0, sparks):
         return (
             f"{release} is for {own.installed[release]} Sparks, and {sparks} serve now: name those "
             f"that are to serve it in the inventory: {next_line('apply')}"
