@@ -6,7 +6,7 @@ A line is a shell file that ends in `exec vllm serve ... --uds "$SOCKET"`, and m
 than once. One that sets SPARKWRIGHT_STANDBY waits, and is told at the death. All of them are made
 while the first engine, which finds no cache, is busy: it has sized its memory by then, and they
 have the bytes of its KV cache as $SPARKWRIGHT_KV_CACHE. With ROUNDS in the environment, the
-throughput of the last engine of each line is measured, too.
+throughput of each line's last engine is measured, too, but of those that waited.
 """
 
 import json
@@ -115,10 +115,11 @@ def main(out: Path, limit: float, lines: list[Path]) -> None:
     pynvml.nvmlInit()
     logs = [out / f"{turn}-{line.stem}.log" for turn, line in enumerate(lines)]
     last = first(lines[0], logs[0], limit)
+    wait = {line for line in lines if standby.VARIABLE in line.read_text("utf-8")}
     waiting = {
         log: Standby(line, log.with_suffix(""), log)
         for line, log in zip(lines, logs, strict=True)
-        if standby.VARIABLE in line.read_text("utf-8")
+        if line in wait
     }
     found: dict[str, object] = {"token": round(last.await_token(limit), 2), "phases": last.phases}
     for each in waiting.values():
@@ -130,7 +131,7 @@ def main(out: Path, limit: float, lines: list[Path]) -> None:
             last, found = start(line, log, last, waiting.pop(log, None), limit)
         print(json.dumps({"line": line.stem, "turn": turn} | found), flush=True)
         rounds = int(os.environ.get("ROUNDS", "0"))
-        if rounds and line not in lines[turn + 1 :]:
+        if rounds and line not in {*lines[turn + 1 :], *wait}:
             throughput.main(last.api, rounds)
     last.kill()
     last.wait()
