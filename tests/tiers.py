@@ -83,8 +83,7 @@ RUNS = {
             "acceptance-texts", 5, "tests/acceptance/test_texts.py", tier="acceptance", lab=True
         ),
         _tests("contract", 9, "tests/contract"),
-        _system("changes", 7, "switch", "update"),
-        _system("standby", 6, "standby"),
+        _system("changes", 11, "standby", "switch", "update"),
         _system("two-engines", 8, "two_engines", "media"),
         _system("turns", 7, "turns"),
         _system("factory", 6, "factory", "download", "access", "firewall"),
