@@ -66,7 +66,7 @@ RUNS = {
     "test": [
         SETUP,
         Part("lint", "lint", 1, LINT),
-        _tests("component", 8, "tests/component -n 2 --dist loadfile"),
+        _tests("component", 8, "tests/component -n 3 --dist loadfile"),
         _tests("acceptance-one", 8, "tests/acceptance/test_one.py", tier="acceptance", lab=True),
         _system("serve", 6, "serve"),
         _tests("unit", 4, "tests/unit"),
