@@ -6,7 +6,7 @@ A line is a shell file that ends in `exec vllm serve ... --uds "$SOCKET"`, and m
 than once. One that sets SPARKWRIGHT_STANDBY waits, and is told at the death. All of them are made
 while the first engine, which finds no cache, is busy: it has sized its memory by then, and they
 have the bytes of its KV cache as $SPARKWRIGHT_KV_CACHE. With ROUNDS in the environment, the
-throughput of each line's last engine is measured, too, but of those that waited.
+throughput of each line's last engine is measured, too, unless it waited.
 """
 
 import json

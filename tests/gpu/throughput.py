@@ -2,8 +2,8 @@
 
     python -m tests.gpu.throughput SOCKET [ROUNDS]
 
-Prompts of 1,024 random tokens, 128 tokens of answer, greedy, to the end of the 128. 36
-are padded to 48 where only our sizes are captured, and to 40 with those of vLLM.
+Prompts of 1,024 random tokens, 128 tokens of answer, greedy, to the end of the 128. With
+36, batches are padded to 48 where our sizes are captured, and to 40 where vLLM's own are.
 """
 
 import json

@@ -19,8 +19,8 @@ OUTAGE = 12
 # Whether the link has brought something within the last 10 s.
 HEARD = r"ss -tinH '( sport = :29500 or dport = :29500 )' | grep -qE 'lastrcv:[0-9]{1,4}( |$)'"
 
-# What befalls the other member in the same way is tried with it.
-TWINS = {
+# Left to the campaign: the other member is tried with the same fault.
+LIKE_THE_OTHER = {
     "the worker's container is removed",
     "systemctl restart on the head",
     "the worker loses its power",
@@ -32,7 +32,10 @@ pytestmark = pytest.mark.usefixtures("with_standbys")
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.campaign] * (name in TWINS)) for name in EVENTS],
+    [
+        pytest.param(name, marks=[pytest.mark.campaign] * (name in LIKE_THE_OTHER))
+        for name in EVENTS
+    ],
 )
 def test_both_restart_by_themselves(
     serving: Pair,
