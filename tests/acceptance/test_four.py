@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.driver.declared import replica
-from tests.driver.events import DEAD_RANK, EVENTS, bounded, plain_start, recovery
+from tests.driver.events import DEAD_RANK, EVENTS, bounded, plain_start
 from tests.driver.pairs import Group, check_rendezvous
 from tests.driver.product import DEPLOY, pyinfra, verification
 from tests.lab.lab import Lab
@@ -53,7 +53,7 @@ def test_a_killed_rank_is_recovered_from(
 ) -> None:
     start = plain_start(serving)
     event = EVENTS[DEAD_RANK]
-    seconds = recovery(serving, event.strike)
+    seconds = serving.recovery(event.strike)
     record_property("measured", bounded(serving, event.fault, seconds, start, lambda: 0))
 
 

@@ -10,7 +10,7 @@ import pytest
 from host.common import probe
 from sparkwright.plan.release.lock import lock_path, read_lock
 from tests.driver.declared import replica
-from tests.driver.events import ENGINE_KILLED, RANK_HANGS, recovery
+from tests.driver.events import ENGINE_KILLED, RANK_HANGS
 from tests.driver.pairs import Pair, check_rendezvous, received_bytes
 from tests.driver.product import DEPLOY, pyinfra, verification
 from tests.driver.ways_out import CONFINED, confinement
@@ -83,8 +83,8 @@ def test_verification(serving: Pair) -> None:
 def test_a_crash_and_a_hang_are_recovered_from(
     serving: Pair, record_property: Callable[[str, object], None]
 ) -> None:
-    crash = recovery(serving, ENGINE_KILLED.strike)
-    hang = recovery(serving, RANK_HANGS.strike)
+    crash = serving.recovery(ENGINE_KILLED.strike)
+    hang = serving.recovery(RANK_HANGS.strike)
     record_property("measured", f"the head's engine killed: {crash:.0f} s; a hang: {hang:.0f} s")
     assert hang < NOTICED + 1.5 * crash
 

@@ -9,7 +9,6 @@ import itertools
 import json
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from typing import get_args
 
@@ -37,11 +36,7 @@ def killed(group: Group, *, waits: bool) -> float:
         until(spark, f"test -e /opt/qwen36/state/standby@{release}/waits", timeout=_PATIENCE)
     if not waits:
         group.each(lambda spark: spark.run(f"sudo docker rm --force vllm-{release}-standby"))
-    group.forget()
-    lives, begun = group.lives(), time.monotonic()
-    group.worker.run(f"sudo docker kill vllm-{release}")
-    group.wait_serving(lives)
-    return time.monotonic() - begun
+    return group.recovery(lambda _: group.worker.run(f"sudo docker kill vllm-{release}"))
 
 
 def switched(group: Group, *, waits: bool) -> float:

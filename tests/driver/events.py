@@ -116,16 +116,6 @@ def plain_start(pair: Group) -> float:
     return time.monotonic() - begun
 
 
-def recovery(pair: Group, strike: Callable[[Group], None]) -> float:
-    """Let something befall a serving group; return the seconds to an answer of all's next lives."""
-    pair.forget()
-    previous = pair.lives()
-    begun = time.monotonic()
-    strike(pair)
-    pair.wait_serving(previous)
-    return time.monotonic() - begun
-
-
 def noticed(group: Group) -> dict[str, float]:
     """Return the seconds until the product has noticed, by its own timers, and starts again."""
     unit = f"/opt/qwen36/releases/{current(group.head)}/unit.json"

@@ -63,6 +63,14 @@ class Group:
     def forget(self) -> None:
         self.each(forget)
 
+    def recovery(self, strike: Callable[["Group"], object]) -> float:
+        """Let something befall a serving group; return the seconds until its next lives answer."""
+        self.forget()
+        previous, begun = self.lives(), time.monotonic()
+        strike(self)
+        self.wait_serving(previous)
+        return time.monotonic() - begun
+
 
 class Pair(Group):
     """Two of them."""

@@ -11,7 +11,7 @@ import pytest
 
 from tests.driver.client import PORT
 from tests.driver.declared import changed, seed
-from tests.driver.events import FAULTS, bounded, recovery
+from tests.driver.events import FAULTS, bounded
 from tests.driver.fixtures import deliver
 from tests.driver.listing import changes, listing, purge
 from tests.driver.load import load
@@ -132,7 +132,7 @@ def test_the_rendezvous_is_closed_on_the_lan(serving: Group) -> None:
 def check(serving: Group, name: str, number: int, start: float, boot: Callable[[], float]) -> str:
     """Let a fault befall a Spark, and check that all serve again in time; return what it took."""
     fault, spark = FAULTS[name], serving.sparks[number]
-    seconds = recovery(serving, lambda group: fault.strike(group, spark))
+    seconds = serving.recovery(lambda group: fault.strike(group, spark))
     return f"{spark.name}, {name}: {bounded(serving, fault, seconds, start, boot)}"
 
 

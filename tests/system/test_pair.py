@@ -13,7 +13,6 @@ from host.engine import peer_link
 from sparkwright.plan.release.container import ALONE, PAIR
 from tests.driver.client import PORT
 from tests.driver.declared import BROKEN, changed, replica, seed
-from tests.driver.events import recovery
 from tests.driver.listing import changes, listing, purge
 from tests.driver.load import load
 from tests.driver.pairs import Pair, check_rendezvous
@@ -147,13 +146,13 @@ def test_a_switch_of_both_has_the_gap_of_a_restart(
         for spark in pair.both:
             spark.run(f"sudo systemctl restart --no-block {pair.unit()}")
 
-    before = recovery(serving, restart)
+    before = serving.recovery(restart)
     with load(serving.head) as seen, changed("other", seed(1)):
         run = pyinfra(DEPLOY).succeeded()
         assert pyinfra(DEPLOY).succeeded().changed == frozenset()
     assert seen.failed == []
     assert current(serving.head).startswith("lab-other-")
-    after = recovery(serving, restart)
+    after = serving.recovery(restart)
     waited = seen.longest_wait
     measured = f"the longest wait: {waited:.1f} s; bare restarts: {before:.1f} and {after:.1f} s"
     record_property("measured", measured)

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import pytest
 
 from tests.driver.declared import changed, seed
-from tests.driver.events import DEAD_RANK, EVENTS, bounded, recovery
+from tests.driver.events import DEAD_RANK, EVENTS, bounded
 from tests.driver.load import Load, load
 from tests.driver.pairs import Pair
 from tests.driver.product import DEPLOY, pyinfra
@@ -46,7 +46,7 @@ def test_both_restart_by_themselves(
 ) -> None:
     event = EVENTS[name]
     with load(serving.head) if name == DEAD_RANK else nullcontext(Load()) as seen:
-        seconds = recovery(serving, event.strike)
+        seconds = serving.recovery(event.strike)
     # What comes meanwhile waits at the door.
     assert seen.unread == []
     measured = bounded(serving, event.fault, seconds, start, boot)
