@@ -1,4 +1,4 @@
-"""python -m tests.campaign.standbys [--turns N] [--engine stand-in]: what a standby saves.
+"""python -m tests.campaign.standbys [--turns N]: what a standby saves, with real vLLM.
 
 Seconds to the next answer without one and from one, in turn: an engine is killed, a rank of a pair
 is, and a switch finds no room for two engines.
@@ -10,7 +10,6 @@ import json
 import statistics
 import sys
 from collections.abc import Callable
-from typing import get_args
 
 import pytest
 
@@ -21,7 +20,6 @@ from tests.driver.product import DEPLOY, pyinfra
 from tests.driver.sparks import current, until
 from tests.lab.lab import Lab
 from tests.lab.shard import enter
-from tests.lab.state import Engine
 
 # Two such KV caches do not fit into the 24 GiB of the machine that CI has.
 _LARGE = 'VLLM_CPU_KVCACHE_SPACE: "1"', 'VLLM_CPU_KVCACHE_SPACE: "12"'
@@ -62,14 +60,13 @@ def compare(what: str, measure: Callable[..., float], group: Group, turns: int) 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.campaign.standbys", description=__doc__)
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--engine", choices=get_args(Engine), default="vllm")
     options = parser.parse_args(argv)
     enter("standbys", "tests.campaign.standbys", *argv)
     lab = Lab()
     with standbys():
         for sparks in (1, 2):
             lab.down()
-            lab.up(sparks, together="pairs" if sparks > 1 else "alone", engine=options.engine)
+            lab.up(sparks, together="pairs" if sparks > 1 else "alone", engine="vllm")
             group = Group(*lab.sparks())
             pyinfra(DEPLOY).succeeded()
             group.wait_serving()
