@@ -24,7 +24,11 @@ $(READY): requirements.lock
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
 	@touch $@
 
-setup: $(READY)
+# For this folder: what an installed Sparkwright has as a program.
+$(VENV)/bin/sparkwright: $(READY)
+	@printf '#!/bin/sh\nexec "$$(dirname "$$0")/python" -m sparkwright "$$@"\n' > $@ && chmod +x $@
+
+setup: $(VENV)/bin/sparkwright
 
 # What the lab needs of the system. Without root, tests that need it say so and are skipped.
 packages: setup

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import get_args
@@ -19,7 +20,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Have SIGTERM end the tests as Ctrl-C does: what they started ends with them."""
+    """Have SIGTERM end the tests as Ctrl-C does: what they started ends with them.
+
+    And have messages name `sparkwright` as in an activated environment, without its path.
+    """
+    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 

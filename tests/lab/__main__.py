@@ -90,7 +90,7 @@ def demo() -> int:
     url = f"http://{lab.spark('spark1').address}:8000/v1/chat/completions"
     request = ["curl", "--silent", "--fail-with-body", url, "--data", json.dumps(_QUESTION)]
     request += ["--header", "Content-Type: application/json"]
-    key = f".venv/bin/python -m sparkwright -i {FLEET.stem} keys show"
+    key = f"{_venv()}/bin/sparkwright -i {FLEET.stem} keys show"
     line = f'{shlex.join(request)} --header "Authorization: Bearer $({key})"'
     _title("A question to it")
     print(line, flush=True)
@@ -104,8 +104,9 @@ def demo() -> int:
     _title(f"Done in {time.monotonic() - begun:.0f} s. The server goes on; now you can")
     for line, purpose in (
         ("the curl line above", "ask again"),
-        (f". {_venv()}/bin/activate", "have pyinfra and pytest at hand for what follows"),
+        (f". {_venv()}/bin/activate", "have sparkwright, pyinfra and pytest at hand"),
         (f"HF_TOKEN={_TOKEN} pyinfra {shlex.join(_DEPLOY)}", "run it again: nothing changes"),
+        ("sparkwright -i lab status", "see what serves"),
         ("pytest tests/verify --inventory inventory/lab.py", "prove what stands"),
         ("python -m tests.lab ssh spark1", "look around: systemctl status 'vllm@*'"),
         ("python -m tests.lab power off spark1; … power on", "see it come back by itself"),
