@@ -71,6 +71,21 @@ def test_a_stop_leaves_none(spark: Spark) -> None:
     assert not list((spark.root / "state").glob("standby@*"))
 
 
+def test_a_stop_while_docker_removes_an_engine_that_has_ended_leaves_none(spark: Spark) -> None:
+    """Which may take a minute: it has 100 GB to give back."""
+    waits = with_standby(spark)
+    spark.set("slow-rm")
+    os.kill(spark.container, signal.SIGKILL)
+    removes = f"rm --force vllm-{RELEASE}"
+    until(lambda: spark.docker.count(removes) == 2)
+    spark.signal(signal.SIGTERM)
+    # The program has heard of it.
+    spark.live_on()
+    spark.set("slow-rm", False)
+    assert spark.end() == 0
+    assert not lives(waits)
+
+
 def test_a_killed_supervisor_has_a_successor_that_finds_it(spark: Spark) -> None:
     waits = with_standby(spark)
     left = spark.container
