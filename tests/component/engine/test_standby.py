@@ -86,6 +86,17 @@ def test_a_stop_while_docker_removes_an_engine_that_has_ended_leaves_none(spark:
     assert not lives(waits)
 
 
+def test_a_stop_while_docker_renames_it_leaves_none(spark: Spark) -> None:
+    waits = with_standby(spark)
+    crash(spark)
+    spark.set("slow-rename")
+    spark.start()
+    until(lambda: not spark.standby)
+    spark.signal(signal.SIGTERM)
+    assert spark.end() == 0
+    assert not lives(waits)
+
+
 def test_a_killed_supervisor_has_a_successor_that_finds_it(spark: Spark) -> None:
     waits = with_standby(spark)
     left = spark.container
