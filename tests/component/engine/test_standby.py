@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -164,6 +165,37 @@ def test_there_is_none_beside_another_engine(spark: Spark) -> None:
     assert not spark.standby
     other.unlink()
     until(lambda: spark.standby_waits)
+
+
+def removed_by_a_switch(spark: Spark) -> Path:
+    """Remove what a switch does, where Docker knows of no container; return its own one's sign."""
+    other = spark.root / "state/standby@other-00000000/alive"
+    other.parent.mkdir()
+    other.touch()
+    shutil.rmtree(spark.root / f"state/standby@{RELEASE}")
+    return other
+
+
+def test_one_that_a_switch_removes_as_it_begins_is_none_and_has_a_successor(spark: Spark) -> None:
+    spark.set("slow-run")
+    spark.start()
+    spark.wait_ready()
+    until((spark.root / f"state/standby@{RELEASE}/alive").exists)
+    other = removed_by_a_switch(spark)
+    spark.set("slow-run", False)
+    until(lambda: "the standby has ended" in spark.log)
+    assert not spark.standby
+    # The switch has been taken back, and this engine serves on.
+    other.unlink()
+    until(lambda: spark.standby_waits)
+
+
+def test_one_that_a_switch_wanted_to_remove_ends(spark: Spark) -> None:
+    """Docker did not answer, and the candidate is about to take the memory."""
+    waits = with_standby(spark)
+    removed_by_a_switch(spark)
+    until(lambda: not lives(waits))
+    spark.lives_on()
 
 
 def test_one_that_never_waits_is_not_tried_again(spark: Spark) -> None:
