@@ -87,10 +87,10 @@ class Standby:
 
     async def _heeds(self, container: Container) -> bool:
         """Tell whether it has gone on, and lives."""
-        deadline = time.monotonic() + HEEDED
-        while (self._sockets / "waiting").exists() and time.monotonic() < deadline:
+        waiting, deadline = self._sockets / "waiting", time.monotonic() + HEEDED
+        while container.running and waiting.exists() and time.monotonic() < deadline:
             await asyncio.sleep(LOOK)
-        return container.running and not (self._sockets / "waiting").exists()
+        return container.running and not waiting.exists()
 
     async def keep(self, environment: dict[str, str]) -> NoReturn:
         """Have one wait while the engine serves; where one never came to wait, there is no next."""
