@@ -77,17 +77,16 @@ def wait() -> None:
     """Return at the word; end this process when nobody is left to say it."""
     before = _expend(_EXPENDABLE)
     WAITING.touch()
-    try:
-        seen, since = None, time.monotonic()
-        while not GO.exists():
-            sign = ALIVE.stat().st_mtime_ns if ALIVE.exists() else None
-            if sign != seen:
-                seen, since = sign, time.monotonic()
-            elif time.monotonic() - since > FORGOTTEN:
-                raise SystemExit("sparkwright_standby: its supervisor has forgotten it")
-            time.sleep(NAP)
-    finally:
-        WAITING.unlink(missing_ok=True)
+    seen, since = None, time.monotonic()
+    while not GO.exists():
+        sign = ALIVE.stat().st_mtime_ns if ALIVE.exists() else None
+        if sign != seen:
+            seen, since = sign, time.monotonic()
+        elif time.monotonic() - since > FORGOTTEN:
+            raise SystemExit("sparkwright_standby: its supervisor has forgotten it")
+        time.sleep(NAP)
+    # Only at the word: one that ends, which takes vLLM seconds, must not pass for the next engine.
+    WAITING.unlink(missing_ok=True)
     _expend(before)
 
 

@@ -59,9 +59,9 @@ class Container:
 
         The client ends with the container's exit status, as that of `start` does.
         """
+        self.begun = True
         if await docker("rename", name, self._name):
             return False
-        self.begun = True
         self._client = await asyncio.create_subprocess_exec(
             *("docker", "attach", "--no-stdin", "--sig-proxy=false", self._name), stdin=DEVNULL
         )

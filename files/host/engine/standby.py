@@ -87,10 +87,10 @@ class Standby:
 
     async def _heeds(self, container: Container) -> bool:
         """Tell whether it has gone on, and lives."""
-        deadline = time.monotonic() + HEEDED
-        while (self._sockets / "waiting").exists() and time.monotonic() < deadline:
+        waiting, deadline = self._sockets / "waiting", time.monotonic() + HEEDED
+        while container.running and waiting.exists() and time.monotonic() < deadline:
             await asyncio.sleep(LOOK)
-        return container.running and not (self._sockets / "waiting").exists()
+        return container.running and not waiting.exists()
 
     async def keep(self, environment: dict[str, str]) -> NoReturn:
         """Have one wait while the engine serves; where one never came to wait, there is no next."""
@@ -100,8 +100,9 @@ class Standby:
             # Where a switch has two engines run, memory was found for them alone.
             if self.fits and len([*self._files.parent.glob("running@*")]) < 2:
                 is_known_to_wait = await self.prepare(environment, self._sign)
-                while self._container.running:
-                    await self._sign()
+                with suppress(OSError):
+                    while self._container.running:
+                        await self._sign()
                 await self.remove()
                 log("the standby has ended" if is_known_to_wait else "no standby came to wait")
         await asyncio.Event().wait()
@@ -110,7 +111,7 @@ class Standby:
     async def prepare(
         self, environment: dict[str, str], pause: Callable[[], Awaitable[None]]
     ) -> bool:
-        """Start one, and tell whether it waits; `pause` is awaited until then."""
+        """Start one; tell whether it waits, or was removed by a switch. `pause` waits a moment."""
         await self.remove()
         deadline = time.monotonic() + self._patience
         environment = environment | starts.kv_cache(*self._next)
@@ -126,17 +127,17 @@ class Standby:
             (self._files / "waits").touch()
         except OSError as error:
             log(f"there is no standby: {error}")
+            is_removed = not (self._files / "alive").exists()
             await self.remove()
-            return False
+            return is_removed
         return True
 
     async def _sign(self) -> None:
-        with suppress(OSError):
-            os.utime(self._files / "alive")
+        os.utime(self._files / "alive")
         await asyncio.sleep(SIGN)
 
     async def remove(self) -> None:
         """Leave none; where Docker does not answer, it ends by itself."""
-        if self._files.exists():
+        if self._files.exists() or self._container.running:
             await self._container.remove()
             shutil.rmtree(self._files, ignore_errors=True)

@@ -107,8 +107,6 @@ class Supervisor:
             show(reason if end.status == 3 else f"engine ended: {reason}")
             if self._links:
                 self._links.say("end", reason)
-            if self._stop_requested.is_set():
-                await self._standby.remove()
             problem = await self._container.remove() if self._container.begun else None
             if problem:
                 # It may hold the memory: should this Spark have to be switched off, that counts.
@@ -120,6 +118,8 @@ class Supervisor:
                 await self._links.close()
             if self._begun and not self._serves and not isinstance(end, StopError):
                 await self._keep_start(end.word)
+            if self._stop_requested.is_set():
+                await self._standby.remove()
             pings.cancel()
         return 0 if self._stop_requested.is_set() else end.status
 

@@ -1,6 +1,7 @@
 """Docker, and the program that starts an engine's container, as scripts."""
 
 # A container is a process; the file tells which. Its death is seen when its parent has seen it.
+# What a command does is done at once; with a file slow-COMMAND it ends once that is gone.
 DOCKER = """#!/bin/sh
 echo "$*" >> "$STATE/docker.log"
 for name; do :; done
@@ -22,9 +23,13 @@ case $1 in
     kill -15 "$pid"
     while lives; do sleep 0.05; done ;;
 esac
+status=$?
+while [ -e "$STATE/slow-$1" ]; do sleep 0.05; done
+exit $status
 """
 RUN = """#!/bin/sh
 if [ "$SPARKWRIGHT_STANDBY" ]; then
+  while [ -e "$STATE/slow-run" ]; do sleep 0.05; done
   echo $$ > "$STATE/standby"
   [ ! -e "$STATE/never-waits" ] || exit 1
   [ ! -e "$SOCKETS" ] || touch "$SOCKETS/standby.sock" "$SOCKETS/waiting"

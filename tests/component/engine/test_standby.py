@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,6 +72,32 @@ def test_a_stop_leaves_none(spark: Spark) -> None:
     assert not list((spark.root / "state").glob("standby@*"))
 
 
+def test_a_stop_while_docker_removes_an_engine_that_has_ended_leaves_none(spark: Spark) -> None:
+    """Which may take a minute: it has 100 GB to give back."""
+    waits = with_standby(spark)
+    spark.set("slow-rm")
+    os.kill(spark.container, signal.SIGKILL)
+    removes = f"rm --force vllm-{RELEASE}"
+    until(lambda: spark.docker.count(removes) == 2)
+    spark.signal(signal.SIGTERM)
+    # The program has heard of it.
+    spark.live_on()
+    spark.set("slow-rm", False)
+    assert spark.end() == 0
+    assert not lives(waits)
+
+
+def test_a_stop_while_docker_renames_it_leaves_none(spark: Spark) -> None:
+    waits = with_standby(spark)
+    crash(spark)
+    spark.set("slow-rename")
+    spark.start()
+    until(lambda: not spark.standby)
+    spark.signal(signal.SIGTERM)
+    assert spark.end() == 0
+    assert not lives(waits)
+
+
 def test_a_killed_supervisor_has_a_successor_that_finds_it(spark: Spark) -> None:
     waits = with_standby(spark)
     left = spark.container
@@ -87,7 +114,8 @@ def test_one_that_cannot_go_on_is_replaced_by_a_start(spark: Spark, number: sign
     waits = with_standby(spark, **{"standby.SETTLED": patience(1)})
     crash(spark)
     os.kill(waits, number)
-    spark.start(**{"standby.HEEDED": patience(0.2)})
+    # One that is dead is not waited for.
+    spark.start(**{"standby.HEEDED": 1e6 if number == signal.SIGKILL else patience(0.2)})
     spark.wait_ready()
     assert USELESS in spark.log
     assert spark.container != waits
@@ -138,6 +166,37 @@ def test_there_is_none_beside_another_engine(spark: Spark) -> None:
     assert not spark.standby
     other.unlink()
     until(lambda: spark.standby_waits)
+
+
+def removed_by_a_switch(spark: Spark) -> Path:
+    """Remove what a switch does, where Docker knows of no container; return its own one's sign."""
+    other = spark.root / "state/standby@other-00000000/alive"
+    other.parent.mkdir()
+    other.touch()
+    shutil.rmtree(spark.root / f"state/standby@{RELEASE}")
+    return other
+
+
+def test_one_that_a_switch_removes_as_it_begins_is_none_and_has_a_successor(spark: Spark) -> None:
+    spark.set("slow-run")
+    spark.start()
+    spark.wait_ready()
+    until((spark.root / f"state/standby@{RELEASE}/alive").exists)
+    other = removed_by_a_switch(spark)
+    spark.set("slow-run", False)
+    until(lambda: "the standby has ended" in spark.log)
+    assert not spark.standby
+    # The switch has been taken back, and this engine serves on.
+    other.unlink()
+    until(lambda: spark.standby_waits)
+
+
+def test_one_that_a_switch_wanted_to_remove_ends(spark: Spark) -> None:
+    """Docker did not answer, and the candidate is about to take the memory."""
+    waits = with_standby(spark)
+    removed_by_a_switch(spark)
+    until(lambda: not lives(waits))
+    spark.lives_on()
 
 
 def test_one_that_never_waits_is_not_tried_again(spark: Spark) -> None:

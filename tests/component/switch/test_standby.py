@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.component.servers import until
-from tests.component.switch.conftest import BESIDE, NEW, OLD, Spark, is_new
+from tests.component.switch.conftest import BESIDE, LONG, NEW, OLD, Spark, is_new
 
 RUN = """
 mkdir -p {sockets}
@@ -76,6 +76,26 @@ def test_without_room_it_starts_as_ever(standing: Spark, room: int) -> None:
     assert standing.switch() == 0
     is_new(standing)
     assert f"standby of {NEW}" not in standing.acts()
+
+
+def test_an_old_one_that_came_back_ends_with_its_engine(standing: Spark) -> None:
+    """The new release has none, so the old engine made another while it drained.
+
+    A worker ends with its head, before it is told to stop.
+    """
+    standing.unit(NEW, standby=1 << 60)
+    busy, old = standing.state / f"busy-{OLD}", standing.root / f"state/standby@{OLD}"
+    busy.write_text("1")
+    standing.start(orders={"drain": LONG})
+    standing.wait_phase("draining")
+    assert not old.exists()
+    old.mkdir()
+    busy.write_text("0")
+    assert standing.end() == 0
+    is_new(standing)
+    assert not old.exists()
+    acts = standing.acts()
+    assert acts[acts.index(f"stop vllm@{OLD}") + 1] == f"rm --force vllm-{OLD}-standby"
 
 
 def test_beside_the_old_one_it_needs_none(standing: Spark) -> None:

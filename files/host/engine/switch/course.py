@@ -176,6 +176,8 @@ class Switch:
         units.systemctl("stop", name)
         # A worker's has ended with its head's: that is no failure for anybody to look into.
         units.reset_failed(name)
+        # It may have had another since, and its supervisor have ended before it was stopped.
+        asyncio.run(Standby(self._root, previous, unit).remove())
 
     def _finish(self) -> None:
         """Leave the new release as the only one that boots, runs, and is behind the door."""
