@@ -45,13 +45,14 @@ class Standby:
     @property
     def fits(self) -> bool:
         """Tell whether there is to be one, and memory for it, and no other release has one."""
-        for sign in self._files.parent.glob(f"{VALUE}@*/alive"):
-            # A switch may be removing it, and the clock may have been wrong.
-            with suppress(FileNotFoundError):
-                age = abs(time.time() - sign.stat().st_mtime)
+        try:
+            for sign in self._files.parent.glob(f"{VALUE}@*/alive"):
+                age = abs(time.time() - sign.stat().st_mtime)  # the clock may have been wrong
                 if sign.parent != self._files and age < FORGOTTEN:
                     return False
-        _, _, available = Path("/proc/meminfo").read_text("utf-8").partition("MemAvailable:")
+            _, _, available = Path("/proc/meminfo").read_text("utf-8").partition("MemAvailable:")
+        except OSError:  # a switch may be removing one; and nothing here may end the engine
+            return False
         return 0 < self._room <= int(available.split()[0]) * 1024
 
     async def known(self, links: Links | None) -> dict[str, str]:
