@@ -171,7 +171,7 @@ def test_a_core_that_hangs(serving: Running, watchful: None) -> None:
     """HTTP goes on, counters stand still, and the product's watch notices. It may go on later."""
     engine = probe.Engine(serving.root, RELEASE, "tiny")
     for process in (CORE, WORKER):
-        with in_flight(serving, chat(max_tokens=300, ignore_eos=True)) as texts:
+        with in_flight(serving, chat(max_tokens=600, ignore_eos=True)) as texts:
             serving.signal(process, signal.SIGSTOP)
             assert serving.ask("/health").ok
             said = asyncio.run(asyncio.wait_for(probe.watch(engine), PATIENCE))

@@ -3,6 +3,7 @@
 import itertools
 from functools import partial
 
+from tests.clock import patience
 from tests.driver.sparks import eventually
 from tests.lab.network import FABRIC_PORTS
 from tests.lab.spark import Handle
@@ -26,7 +27,8 @@ def address(near: Handle, far: Handle) -> None:
 
 def received(spark: Handle, address: str, options: str = "", count: int = 3) -> int:
     # A ping that reads a wrong time in an answer may wait for years.
-    ping = f"timeout --signal=INT 5 ping -q -i 0.02 -W 1 -c {count} {options} {address}"
+    bound = f"timeout --signal=INT {patience(30):g}"
+    ping = f"{bound} ping -q -i 0.02 -W 1 -c {count} {options} {address}"
     done = spark.run(ping, check=False)
     return int(done.stdout.split(" received")[0].split()[-1])
 

@@ -81,9 +81,11 @@ def taking_turns(**singles: str) -> Iterator[None]:
         yield
 
 
-def asked(spark: Handle, name: str, tokens: int = 8, port: int = 0) -> requests.Response:
+def asked(
+    spark: Handle, name: str, tokens: int = 8, port: int = 0, **more: object
+) -> requests.Response:
     """Ask one of them, and wait for its turn."""
-    body = {**CHAT, "model": name, "max_tokens": tokens}
+    body = {**CHAT, "model": name, "max_tokens": tokens, **more}
     return ask(spark, body, _LONGEST, port=port or PORTS[name])
 
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from tests.clock import patience
+
 # Bits a second of each cable, in either direction: little enough that this machine's processors,
 # which all Sparks share here, have time left.
-RATE = 40_000_000
+RATE = round(40_000_000 / patience(1))
 _LIMIT = f"root tbf rate {RATE} burst 64k latency 100ms"
 _NETWORK = ("unshare", "--net", "sh", "-c", "ip link set lo up && echo && exec cat")
 

@@ -14,6 +14,8 @@ from tests.security.attacks import AHEAD, FIRST_TOKEN
 
 __all__ = ["dead", "doors", "python", "sleeper", "started", "tls", "url"]
 
+_SESSION = Path("/proc/self/autogroup")
+
 
 @pytest.fixture(scope="session", autouse=True)
 def ahead() -> None:
@@ -24,7 +26,17 @@ def ahead() -> None:
         os.setpriority(os.PRIO_PROCESS, 0, -AHEAD)
     # Where Linux shares a processor by sessions, the session comes before others.
     with suppress(OSError):
-        Path("/proc/self/autogroup").write_text(str(-AHEAD))
+        _SESSION.write_text(str(-AHEAD))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Have the session be one of many again: it may outlive the tests, as a shell's does, and comes
+    before the kernel's own threads for the network, too.
+    """
+    # All workers of a run are in the same.
+    if not hasattr(session.config, "workerinput"):
+        with suppress(OSError):
+            _SESSION.write_text("0")
 
 
 @pytest.fixture

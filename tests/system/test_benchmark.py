@@ -27,9 +27,9 @@ def test_a_killed_run_is_joined_again(serving: Pair) -> None:
     workloads = "short,concurrent-4,mix-long"
     killed_at(MEASURING, BENCHMARK, "--data", f"workloads={workloads}")
     eventually(lambda: tools(serving.head) == 1, "the container of the benchmark's tool")
-    starts = serving.head.run(STARTS).stdout
     # It cannot be done before the next run is there.
     signal("STOP")
+    starts = serving.head.run(STARTS).stdout
     result = measured(workloads, meanwhile=lambda: signal("CONT"))
     assert serving.head.run(STARTS).stdout == starts
     check_short(result)

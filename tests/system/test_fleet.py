@@ -30,7 +30,7 @@ WEIGHTS = "sparkwright.artifacts.weights.deploy.apply"
 REPO = "sparkwright/tiny-qwen3.5-moe"
 QUICK = ("--soak", "3", "--data", "trial_seconds=3")
 # Each switch holds its lease for longer than another run takes to ask for it.
-PATIENT = ("--soak", "3", "--data", "trial_seconds=15")
+PATIENT = ("--soak", "3", "--data", f"trial_seconds={patience(15):.0f}")
 TURN = "wave 1 of 3: replica lab1 switches"
 
 

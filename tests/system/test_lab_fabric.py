@@ -14,12 +14,12 @@ from tests.lab.spark import Handle
 pytestmark = pytest.mark.lab
 
 # Seconds without a byte: larger packets vanish.
-SILENCE = patience(2)
+SILENCE = patience(5)
 # One side takes all and the other sends ten MB: what a check by small packets cannot see.
 TAKE = f"""
 import socket
 with socket.create_server(("192.168.100.10", 5999)) as server:
-    server.settimeout({patience(10)})
+    server.settimeout({patience(30)})
     connection = server.accept()[0]
     connection.settimeout({SILENCE})
     while connection.recv(65536):
@@ -27,7 +27,7 @@ with socket.create_server(("192.168.100.10", 5999)) as server:
 """
 SEND = f"""
 import socket, time
-deadline = time.monotonic() + {patience(10)}
+deadline = time.monotonic() + {patience(30)}
 while True:
     try:
         connection = socket.create_connection(("192.168.100.10", 5999), timeout={SILENCE})

@@ -18,7 +18,7 @@ from tests.driver.client import ask
 from tests.driver.declared import BROKEN, changed, seed
 from tests.driver.load import CLIENTS, Load, load
 from tests.driver.product import DEPLOY, background, here, killed_at, pyinfra
-from tests.driver.sparks import current, eventually, only, standing, wait_active
+from tests.driver.sparks import current, eventually, only, standing, until, wait_active
 from tests.lab import hub, services
 from tests.lab.network import HOST
 from tests.lab.spark import Handle
@@ -123,6 +123,8 @@ def test_what_was_taken_back_is_told_to_the_webhook(
         assert pyinfra(DEPLOY, *webhook).succeeded().changed == frozenset()
         pyinfra("deploys/notify.py", *webhook).succeeded()
         told = eventually(lambda: [each for each in got if "was taken back" in each], "a notice")
+    # It is in the journal once it was answered.
+    until(spark, "sudo journalctl --unit=notify@look | grep -q 'was taken back'")
     shown = spark.run(
         "systemctl show notify.timer notify@look notify@test; systemctl cat notify@look; "
         "sudo journalctl --no-pager --unit=notify@look; stat -c '%a %U' /opt/qwen36/secrets; "

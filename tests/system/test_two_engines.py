@@ -158,17 +158,20 @@ def test_an_engine_takes_neither_prompts_nor_the_place_of_the_other(
     thief = f"python3 -c {shlex.quote(_TAKE.replace('LAN', repr(lan)))} 8000 {PORT} 4000 18000"
     command = f"sudo docker exec vllm-{two} {thief} > /tmp/thief 2>&1"
     spark.run(f"nohup sh -c {shlex.quote(command)} >/dev/null 2>&1 &")
-    eventually(lambda: "ready" in spark.run("cat /tmp/thief").stdout, "the ports to be bound")
+
+    def told(word: str) -> str:
+        # The file may not be there yet.
+        said = spark.run("cat /tmp/thief", check=False).stdout
+        return said if word in said else ""
+
+    eventually(lambda: told("ready"), "the ports to be bound")
     local = "curl -s -o /dev/null -w '%{http_code}\\n' http://127.0.0.1:8000/health"
     seen = spark.run(f"for turn in $(seq 20); do {local}; done").stdout.split()
     assert seen == ["200"] * 20
     assert all(answers(spark) for _ in range(5))
     spark.run(f"sudo docker kill vllm-{other}")
     eventually(lambda: answers(spark), "the second engine again")
-    said = eventually(
-        lambda: found if "taken" in (found := spark.run("cat /tmp/thief").stdout) else None,
-        "the thief to end",
-    )
+    said = eventually(lambda: told("taken"), "the thief to end")
     assert said.splitlines()[-1] == "taken 0"
 
 

@@ -66,6 +66,7 @@ def test_who_is_missing_after_the_bound_is_named(three: list[Spark]) -> None:
     late = f"missing for {patience(0.5) / 60:.0f} min: "
     head.wait_status(f"{late}spark-c at 127.0.0.13: nothing heard yet; there, `systemctl")
     # Whom it hears is not missing.
+    first.wait_status("it waits for other Sparks of the group")
     first.live_on()
     assert first.status.startswith("waiting for spark-a")
     head.kill()
@@ -130,13 +131,13 @@ def test_the_end_of_any_is_the_end_of_all(three: list[Spark], which: int, what: 
 
 @pytest.mark.parametrize("which", [0, 2])
 def test_a_silent_spark_is_a_loss(three: list[Spark], which: int) -> None:
-    serve(three, **{"peer_link.SILENCE": patience(1)})
+    serve(three, **{"peer_link.SILENCE": patience(3)})
     frozen = three[which]
     frozen.signal(signal.SIGSTOP)
     for spark in three:
         if spark is not frozen:
             assert spark.end() == 1
-            assert f"no word for {patience(1):g} s" in spark.status
+            assert f"no word for {patience(3):g} s" in spark.status
     frozen.signal(signal.SIGCONT)
     assert frozen.end() == 1
 

@@ -107,11 +107,11 @@ def test_where_models_take_turns_the_worker_asks_for_its_place_and_gives_it_back
 
 
 def test_silence_is_a_loss(pair: Pair) -> None:
-    serve(pair, **{"peer_link.SILENCE": patience(1)})
+    serve(pair, **{"peer_link.SILENCE": patience(3)})
     head, frozen = pair
     frozen.signal(signal.SIGSTOP)
     assert head.end() == 1
-    assert f"no word for {patience(1):g} s" in head.status
+    assert f"no word for {patience(3):g} s" in head.status
     frozen.signal(signal.SIGCONT)
     assert frozen.end() == 1
 

@@ -56,7 +56,7 @@ def worker(head: Spark, lender: Lender, tmp_path: Path) -> Iterator[Worker]:
 def test_who_copies_lends_each_file_while_it_comes(
     worker: Worker, head: Spark, lender: Lender, tmp_path: Path
 ) -> None:
-    worker.line.rate = SIZE // 2
+    worker.line.rate = SIZE // 16
     with (
         lending(worker.root) as second,
         working(head, lender, tmp_path / "third", second.port) as third,
@@ -64,6 +64,7 @@ def test_who_copies_lends_each_file_while_it_comes(
         late, early = third.begin(), worker.begin()
         until(lambda: third.partial_size() > 0)
         assert not (worker.folder / "model.safetensors").exists()
+        worker.line.rate = 0
         assert early.wait(patience()) == late.wait(patience()) == 0
         assert (third.wrong(), third.line.sent) == ({}, 0)
 
@@ -317,6 +318,6 @@ def test_ranges(head: Spark, lender: Lender) -> None:
 
 
 def test_ends_when_nobody_asks(head: Spark) -> None:
-    with lending(head.root, idle=patience(0.5)) as lender:
+    with lending(head.root, idle=patience(2)) as lender:
         assert lender.get(address(head))[0] == 206
         assert lender.process.wait(timeout=patience()) == 0

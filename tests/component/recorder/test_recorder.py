@@ -19,12 +19,13 @@ from host.insight.recorder.judge import Line, parse
 from host.insight.recorder.recorder import SIZE
 from host.state.status import hard_down
 from tests.clock import patience
+from tests.component.servers import free_port
 from tests.programs import changed_program, script
 
 FIRST, SECOND = "75ced331-0000-4612-8914-805af3b0cbca", "11111111-0000-4612-8914-805af3b0cbca"
 OFF_THE_BUS = "NVRM: Xid (PCI:000f:01:00): 79, pid=4, GPU has fallen off the bus."
 READINGS = "echo '61.42, 67, 2405'"
-PORT = 39505
+PORT = free_port()
 
 
 @pytest.fixture
@@ -143,7 +144,7 @@ def test_a_flood_of_words_is_bounded_and_leaves_room_for_readings(root: Path) ->
     with running(root, FIRST, first=flood, SYNC=4, EARLY=1):
         wait(lambda: len([each for each in seen(root) if not each["word"]]) >= 9)
         found = seen(root)
-    assert gap(found) <= patience(2)
+    assert gap(found) <= patience(3.5)
     # At most five in a write.
     words = len([each for each in found if each["word"]])
     assert 5 <= words <= 5 * (3 + (found[-1]["up"] - found[0]["up"]) / 4)
@@ -160,7 +161,7 @@ def test_a_gpu_that_tells_nothing_leaves_empty_fields(root: Path, fault: str) ->
         wait(lambda: "watts" not in seen(root)[-1])
         one = seen(root)[-1]["up"]
         wait(lambda: seen(root)[-1]["up"] >= one + 3)
-        assert gap(seen(root)) <= patience(3)
+        assert gap(seen(root)) <= patience(4)
 
 
 def test_the_next_of_a_group_has_its_lines_and_nobody_elses(root: Path, tmp_path: Path) -> None:
@@ -212,4 +213,4 @@ def test_what_a_second_costs(root: Path) -> None:
         spent = (int(counter.read_text().split()[0]) - before) / 1e9
         core = spent / (time.monotonic() - begun)
     print(f"{core:.3%} of a core")
-    assert core < 0.004
+    assert core < patience(0.004)

@@ -2,8 +2,8 @@
 
 It is called in the process of whoever asks: a switch looks hundreds of times. A Spark's folder of
 state holds units/RELEASE.json, a unit that was started, and RELEASE.how, how its engine behaves:
-well (without the file), fails, never (is ready), dies (soon after that), died. One that is masked
-has RELEASE.masked. What boots, it knows as of its last daemon-reload: known-boots.
+well (without the file), fails, never (is ready), died. One that is masked has RELEASE.masked. What
+boots, it knows as of its last daemon-reload: known-boots.
 """
 
 import fcntl
@@ -14,8 +14,6 @@ from pathlib import Path
 
 # Seconds until an engine is ready.
 READY = 0.1
-# Seconds after which one that dies has ended.
-LIFE = 1.0
 
 
 def call(state: Path, verb: str, *words: str) -> str:
@@ -77,7 +75,7 @@ def _unit(state: Path, release: str) -> tuple[str, bool, str, str]:
         return "activating", True, life, "starting the engine"
     if kind == "fails":
         return "failed", False, life, "engine ended: its exit status was 1"
-    if kind == "died" or (kind == "dies" and time.time() - begun["at"] > LIFE):
+    if kind == "died":
         return "activating", False, life, "engine ended: its exit status was 0"
     return "active", False, life, "serving"
 

@@ -20,7 +20,7 @@ def spark(tmp_path: Path) -> Iterator[Spark]:
 
 
 @pytest.mark.parametrize(
-    ("orders", "phase", "how"), [({}, "starting", "fails"), (BESIDE, "trial", "dies")]
+    ("orders", "phase", "how"), [({}, "starting", "fails"), (BESIDE, "trial", "died")]
 )
 def test_the_previous_one_gets_its_clients_back(
     served: Spark, orders: dict[str, bool], phase: str, how: str
@@ -43,7 +43,8 @@ def test_the_previous_one_gets_its_clients_back(
 def test_a_release_that_serves_all_the_same_takes_over(
     served: Spark, orders: dict[str, bool]
 ) -> None:
-    served.start(orders={"trial": BRIEF} | orders)
+    # Long enough for the disk to be full before it ends.
+    served.start(orders={"trial": 4 * BRIEF} | orders)
     served.wait_phase("trial")
     fill(served.root)
     assert served.report["phase"] == "trial"

@@ -90,15 +90,19 @@ def test_a_drain_is_bounded(served: Spark, orders: dict[str, bool]) -> None:
     [
         ({}, "fails", "did not start: engine ended: its exit status was 1"),
         ({}, "never", f"did not serve within {BRIEF} s: starting the engine"),
-        ({}, "dies", "ended after it had begun to serve: engine ended: its exit status was 0"),
+        ({}, "died", "ended after it had begun to serve: engine ended: its exit status was 0"),
         (BESIDE, "fails", "did not start: engine ended: its exit status was 1"),
     ],
 )
 def test_what_does_not_serve_is_taken_back(
     served: Spark, orders: dict[str, bool], how: str, reason: str
 ) -> None:
-    served.release(NEW, how)
-    assert served.switch(orders={"trial": LONG} | orders) == 1
+    served.release(NEW, "well" if how == "died" else how)
+    served.start(orders={"trial": LONG} | orders)
+    if how == "died":
+        served.wait_phase("trial")
+        served.behaves(NEW, how)
+    assert served.end() == 1
     is_old(served)
     assert reason in served.report["message"]
     assert (served.report["gap"] == 0) is bool(orders)

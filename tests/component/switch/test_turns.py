@@ -7,7 +7,7 @@ import pytest
 
 from host.engine.places import MANIFEST
 from tests.component.servers import until
-from tests.component.switch.conftest import NEW, OLD, Spark
+from tests.component.switch.conftest import LONG, NEW, OLD, Spark
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_who_is_stopped_in_its_wait_asks_no_more(turns: Spark) -> None:
 
 
 def test_a_kill_leaves_nothing_that_asks(turns: Spark) -> None:
-    turns.start()
+    turns.start(orders={"trial": LONG})
     _gives_place(turns)
     until(lambda: bool(turns.acts()))
     turns.signal(signal.SIGKILL)

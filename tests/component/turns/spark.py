@@ -171,10 +171,19 @@ class Spark:
         return [act for _, act in self.log if not act.startswith("reset-failed")]
 
     @property
+    def _report(self) -> Path:
+        return self._address.parent / "run/turns.json"
+
+    @property
     def told(self) -> dict[str, Any]:
         """The report of the loop on itself."""
-        found: dict[str, Any] = json.loads((self._address.parent / "run/turns.json").read_text())
+        found: dict[str, Any] = json.loads(self._report.read_text())
         return found
+
+    @property
+    def has_looked(self) -> bool:
+        """Whether the present loop has begun its work."""
+        return self._report.exists()
 
     key = KEY
 
@@ -226,6 +235,7 @@ class Spark:
     def loop(self, **times: Any) -> None:
         """Start the loop; kill the one before."""
         self.kill()
+        self._report.unlink(missing_ok=True)
         words = (self._address, json.dumps(TIMES | times), self.root)
         with (self.root / "loop.log").open("ab") as log:
             self._loop = subprocess.Popen(changed_program(_PROGRAM, *words), stderr=log)

@@ -6,14 +6,16 @@ from itertools import pairwise
 
 import pytest
 
+from tests.clock import patience
 from tests.component.door.running import haproxy
+from tests.component.servers import until
 from tests.component.turns.spark import Answer, Clients, Model, Spark, spark_of
 from tests.unit.engine.turns_world import wait_beyond
 
 pytestmark = haproxy
 
 SIZES = {"coder": 6, "vision": 5, "chat": 6, "small": 2, "rerank": 1}
-START, SLACK, TURN = 0.5, 5.0, 6.0
+START, SLACK, TURN = 0.5, patience(5), 6.0
 
 
 def _models(turn: float = 1.0, **faults: list[str]) -> dict[str, Model]:
@@ -79,6 +81,8 @@ def test_faults() -> None:
             for each in _asked(seed, 90, clients=3, block=8):
                 clients.ask(*each)
             while clients.are_busy:
+                # However long its program takes to start.
+                until(lambda: spark.has_looked)
                 time.sleep(0.7)
                 spark.loop()
             answers = clients.end()
