@@ -79,10 +79,10 @@ def wait() -> None:
     WAITING.touch()
     seen, since = None, time.monotonic()
     while not GO.exists():
-        sign = ALIVE.stat().st_mtime_ns if ALIVE.exists() else None
-        if sign != seen:
+        sign = ALIVE.exists() and ALIVE.stat().st_mtime_ns
+        if sign and sign != seen:
             seen, since = sign, time.monotonic()
-        elif time.monotonic() - since > FORGOTTEN:
+        elif not sign or time.monotonic() - since > FORGOTTEN:
             raise SystemExit("sparkwright_standby: its supervisor has forgotten it")
         time.sleep(NAP)
     # Only at the word: one that ends, which takes vLLM seconds, must not pass for the next engine.

@@ -34,9 +34,9 @@ TOO_LONG = (
     "4097 input tokens"
 )
 
-# The image stays as it is; the network is up, there is a folder for the socket, /proc shows the
-# processes of this namespace, and two ranks share no memory, by which vLLM would take them for ones
-# of the same machine.
+# The image stays as it is; the network is up, there are a folder for the socket and a supervisor's
+# sign of life, /proc shows the processes of this namespace, and two ranks share no memory, by which
+# vLLM would take them for ones of the same machine.
 _ENTER = """\
 ip link set lo up
 mount --bind "$0" "$0"
@@ -44,6 +44,7 @@ mount -o remount,bind,ro "$0"
 cd "$0"
 for folder in tmp run root mnt; do mount -t tmpfs tmpfs $folder; done
 mkdir run/vllm run/standby
+: > run/standby/alive
 mount --bind "$1" mnt
 mount -o remount,bind,ro mnt
 mount -t proc proc proc

@@ -57,18 +57,11 @@ def inside(running: Running) -> Path:
     return Path(f"/proc/{running.server}/root/run")
 
 
-def sign(running: Running) -> None:
-    """Give the sign of life of a supervisor, once the container's folders are there."""
-    until(lambda: (inside(running) / "standby").exists(), "the namespace")
-    (inside(running) / "standby/alive").touch()
-
-
 def waits(running: Running) -> None:
     def is_waiting() -> bool:
         assert running.alive, running.log.read_text()[-3000:]
         return (inside(running) / "vllm/waiting").exists()
 
-    sign(running)
     until(is_waiting, "a standby that waits")
 
 
@@ -178,7 +171,6 @@ def test_one_that_is_killed_or_forgotten_ends(start: Start, models: Path, forget
         start(*engines.line(), *UDS, models=each, variables=VARIABLES)
         for each in (models, forgetful)
     )
-    sign(forgotten)
     waits(killed)
     os.kill(killed.pids(WORKER)[0], signal.SIGKILL)
     assert killed.wait() == 1

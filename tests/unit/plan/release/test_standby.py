@@ -240,6 +240,15 @@ def test_it_ends_once_nobody_gives_a_sign(
     assert plugin.WAITING.exists()
 
 
+def test_it_ends_at_once_where_its_sign_is_removed(
+    plugin: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    naps(monkeypatch, plugin, plugin.ALIVE.unlink)
+    with pytest.raises(SystemExit, match="its supervisor has forgotten it"):
+        plugin.wait()
+    assert plugin.time.monotonic() == pytest.approx(plugin.NAP)
+
+
 def test_a_score_that_cannot_be_set_keeps_nothing_from_going_on(
     plugin: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
