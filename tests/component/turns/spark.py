@@ -182,7 +182,7 @@ class Spark:
 
     @property
     def has_looked(self) -> bool:
-        """Whether the present loop has begun its work."""
+        """True once the present loop has begun its work."""
         return self._report.exists()
 
     key = KEY
